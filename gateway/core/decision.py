@@ -1,0 +1,208 @@
+"""Requests, modes, verdicts and everything one decision leaves behind."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NewType
+
+from gateway.core.clock import Deadline
+from gateway.core.tag import TagId, TagValue
+
+DecisionId = NewType("DecisionId", str)
+PointId = NewType("PointId", str)
+
+
+class Mode(enum.Enum):
+    """What a decision point may do with its verdicts."""
+
+    OFF = "off"
+    SHADOW = "shadow"
+    ADVISORY = "advisory"
+    ARMED = "armed"
+
+
+class RequestClass(enum.IntEnum):
+    """Class of a request; the lower goes first."""
+
+    P0 = 0
+    P1 = 1
+    P2 = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRequest:
+    """One wish for a decision. `what_if` inputs come from the requester: answered, never written (S20)."""
+
+    id: DecisionId
+    point: PointId
+    requested_by: str
+    request_class: RequestClass
+    deadline: Deadline
+    received_at: float
+    what_if: Mapping[TagId, Fraction] | None = None
+    proposal: Mapping[TagId, Fraction] | None = None  # a person's or SCADA's wish instead of the model's
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterValue:
+    """One output as it would really be written."""
+
+    tag: TagId
+    raw: int
+    value: Fraction  # engineering units, exactly raw * scale + offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Wanted setpoints in register values, by whom, on what."""
+
+    values: tuple[RegisterValue, ...]
+    by: str  # model id, `backup`, `value_in_force`, `request:<user>`
+    model_digest: str = ""
+    confidence: float | None = None
+
+    def engineering(self) -> dict[TagId, Fraction]:
+        """Tag to exact engineering value."""
+        return {v.tag: v.value for v in self.values}
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """A constraint holds under the assumptions; `margin` is the distance to its limit in its own unit."""
+
+    module: str
+    constraint: str
+    margin: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Violated:
+    """A constraint can be violated: `witness` lies inside the assumptions and was re-evaluated exactly."""
+
+    module: str
+    constraint: str
+    kind: str  # critical, standard, informational
+    margin: Fraction  # negative: by how much the limit is missed
+    witness: Mapping[str, Fraction]
+    message: str = ""
+    where: str = ""  # file:line of the constraint
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nobody could decide. Not a pass."""
+
+    module: str
+    constraint: str
+    reason: str
+
+
+Finding = Holds | Violated | Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterexample:
+    """An assignment inside sensor error and disturbance bounds that violates a named constraint."""
+
+    module: str
+    constraint: str
+    margin: Fraction
+    assignment: Mapping[str, Fraction]
+    text: str  # one sentence in plant terms
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """Every critical and standard constraint holds for the proposal under the stated assumptions."""
+
+    setpoints: tuple[RegisterValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The proposal was not permitted; these register values, the nearest found, are."""
+
+    setpoints: tuple[RegisterValue, ...]
+    counterexample: Counterexample
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Examined and not permitted."""
+
+    counterexample: Counterexample
+
+
+@dataclass(frozen=True, slots=True)
+class Undetermined:
+    """Nobody knows; so nothing is written on it."""
+
+    reason: str
+
+
+Verdict = Permitted | Repaired | Refused | Undetermined
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Never examined."""
+
+    reason: str
+
+
+Outcome = Verdict | Rejected
+
+
+def outcome_name(outcome: Outcome) -> str:
+    """The outcome as records, nodes, topics and the CLI spell it."""
+    return type(outcome).__name__.lower()
+
+
+class WriteOutcome(enum.Enum):
+    """What became of a write."""
+
+    REFUSED = "refused"
+    FAILED = "failed"
+    CONFIRMED = "confirmed"
+    MISMATCH = "mismatch"
+    UNCONFIRMED = "unconfirmed"
+    UNREQUESTED = "unrequested"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """What the checker says of one proposal under one rule set."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    generation: int
+    rule_set_digest: str
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    proposal: Proposal | None = None  # the repaired proposal, where the verdict is `repaired`
+    recovery: bool = False  # S9: only the backup may be written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRecord:
+    """Everything one decision was decided on and what came of it; durable before any write."""
+
+    id: DecisionId
+    point: PointId
+    mode: Mode
+    requested_by: str
+    received_utc_ns: int
+    outcome: Outcome
+    proposal: Proposal | None
+    written: tuple[RegisterValue, ...]  # what the gate would let out: verdict's or fallback's setpoints
+    written_by: str  # `verdict`, a fallback's name, or empty
+    findings: tuple[Finding, ...]
+    inputs: Mapping[TagId, TagValue]
+    generation: int
+    rule_set_digest: str
+    model_digest: str
+    timings_ms: Mapping[str, float]
+    write_outcome: WriteOutcome | None = None
+    certificate_digest: str = ""

@@ -1,0 +1,99 @@
+"""A tag: one named value with unit, range, quality and both timestamps."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import NewType
+
+from gateway.core.errors import RegisterRangeError
+from gateway.core.quality import StatusCode
+
+TagId = NewType("TagId", str)
+
+Scalar = bool | int | float | str
+
+
+class TagKind(enum.Enum):
+    """What a tag's value is to a person: decides node type, display and rounding."""
+
+    REAL = "real"
+    INTEGER = "integer"
+    BOOLEAN = "boolean"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagDefinition:
+    """What configuration says of a tag. `scale` and `offset` turn counts into engineering units exactly."""
+
+    id: TagId
+    kind: TagKind
+    unit: str = ""
+    description: str = ""
+    eu_range: tuple[Fraction, Fraction] | None = None
+    raw_type: str = "uint16"
+    raw_range: tuple[int, int] | None = None  # counts; None for floating point and text
+    scale: Fraction = Fraction(1)
+    offset: Fraction = Fraction(0)
+    writable: bool = False
+    protected: bool = False  # unwritable by any path (S22)
+
+    def engineering(self, raw: int) -> Fraction:
+        """The exact engineering value of a register count."""
+        return raw * self.scale + self.offset
+
+    def counts(self, value: Fraction | int) -> int:
+        """The register count nearest to an engineering value; halves go away from zero, never wrapped."""
+        exact = (Fraction(value) - self.offset) / self.scale
+        raw = int(abs(exact) + Fraction(1, 2)) * (1 if exact >= 0 else -1)
+        low, high = self.raw_range if self.raw_range is not None else (raw, raw)
+        if not low <= raw <= high:
+            raise RegisterRangeError(self.id, float(value), low, high)
+        return raw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagValue:
+    """A value that never parts from its quality and its times.
+
+    `source_ts_ns` is the device's own UTC stamp (None where it sends none), `server_ts_ns` ours at arrival;
+    `confirmed_at` is our monotonic time of the last confirmation by the source (S13), in seconds.
+    """
+
+    value: Scalar | None
+    status: StatusCode
+    source_ts_ns: int | None
+    server_ts_ns: int
+    confirmed_at: float
+
+    def degraded_to(self, status: StatusCode) -> TagValue:
+        """The same reading, never better than `status`."""
+        if status.severity.value < self.status.severity.value:
+            return self
+        return replace(self, status=status)
+
+
+def exact(value: float) -> Fraction:
+    """The shortest decimal that reads back as this number: what people, records and the checker see."""
+    return Fraction(int(value)) if isinstance(value, bool | int) else Fraction(repr(value))
+
+
+def decimal_text(value: Fraction) -> str:
+    """A terminating decimal as text (`12.5`), or `p/q` where the decimal does not terminate."""
+    denominator = value.denominator
+    places = 0
+    while denominator % 2 == 0 or denominator % 5 == 0:
+        denominator //= 10 if denominator % 10 == 0 else (5 if denominator % 5 == 0 else 2)
+        places += 1
+    if denominator != 1:
+        return f"{value.numerator}/{value.denominator}"
+    while places and (value * 10 ** (places - 1)).denominator == 1:
+        places -= 1
+    scaled = abs(int(value * 10**places))
+    sign = "-" if value < 0 else ""
+    if not places:
+        return f"{sign}{scaled}"
+    digits = str(scaled).rjust(places + 1, "0")
+    return f"{sign}{digits[:-places]}.{digits[-places:]}"

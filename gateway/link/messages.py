@@ -1,0 +1,159 @@
+"""What travels over the internal port: `Feed` (truth, outwards) and `Ask` (questions, inwards).
+
+All times are UTC nanoseconds; numbers are decimal text where they must stay exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+Value = bool | int | float | str | None
+
+
+class TagState(msgspec.Struct, frozen=True, tag="tag"):
+    """One tag's newest sample. `definition` fields are sent once, in the snapshot, as `TagInfo`."""
+
+    id: str
+    value: Value
+    status: int
+    source_ts_ns: int | None
+    server_ts_ns: int
+
+
+class TagInfo(msgspec.Struct, frozen=True, tag="tag_info"):
+    """What configuration says of a tag. `kind`: real, integer, boolean, text."""
+
+    id: str
+    kind: str
+    unit: str
+    description: str
+    low: float | None
+    high: float | None
+    writable: bool
+
+
+class PointState(msgspec.Struct, frozen=True, tag="point"):
+    """One decision point as nodes, topics and the CLI show it."""
+
+    id: str
+    mode: str
+    inputs: list[str]
+    outputs: list[str]
+    model: str
+    alarm: str  # the one standing alarm's text; empty when none
+    last_decision: str
+    in_control: bool
+    blocked: str  # why it cannot write now; empty when it can
+
+
+class ModuleState(msgspec.Struct, frozen=True, tag="module"):
+    """One constraint module file: attempt, success and what is in force, apart."""
+
+    id: str
+    file: str
+    state: str  # active, pending (waits for approval), refused, unloaded
+    revision: int
+    digest: str
+    priority: int
+    last_attempt_ns: int
+    last_success_ns: int
+    refused_because: list[str]
+    constraints: list[str]
+
+
+class DecisionView(msgspec.Struct, frozen=True, tag="decision"):
+    """One decision, in engineering units, for people and clients. Never coalesced."""
+
+    id: str
+    point: str
+    mode: str
+    requested_by: str
+    at_ns: int
+    outcome: str  # permitted, repaired, refused, undetermined, rejected
+    reason: str
+    proposal: dict[str, str]  # tag -> decimal text
+    setpoints: dict[str, str]  # what the verdict (or the checked fallback) lets out
+    written_by: str
+    violated: list[str]  # `module/constraint`
+    counterexample: str  # a sentence; empty when none
+    counterexample_json: str
+    margins: list[tuple[str, str]]  # `module/constraint`, decimal text; nearest first
+    generation: int
+    rule_set_digest: str
+    model_digest: str
+    certificate_digest: str
+    confidence: float | None
+    write_outcome: str  # empty until known
+    timings_ms: dict[str, float]
+    inputs: dict[str, str]
+
+
+class Alarm(msgspec.Struct, frozen=True, tag="alarm"):
+    """One standing alarm per source (S28); inactive and acknowledged ends it."""
+
+    source: str  # `point:<id>`, `link:<id>`, `module:<id>`, `audit`
+    active: bool
+    acknowledged: bool
+    severity: int  # 1-1000, OPC 10000-9
+    cause: str
+    consequence: str
+    action: str
+    since_ns: int
+
+
+class GatewayState(msgspec.Struct, frozen=True, tag="gateway"):
+    """The daemon as a whole."""
+
+    id: str
+    version: str
+    started_ns: int
+    healthy: bool
+    parts: dict[str, str]  # part -> `ok` or what is wrong
+    generation: int
+    rule_set_digest: str
+    counters: dict[str, int]
+    writes_stopped: bool
+    config_digest: str
+    inference: dict[str, str]  # ep_requested, ep_actual, bundle, digest
+
+
+FeedItem = TagInfo | TagState | PointState | ModuleState | DecisionView | Alarm | GatewayState
+
+
+class FeedBatch(msgspec.Struct, frozen=True, tag="feed"):
+    """Items in order. `sequence` rises by one a batch; `snapshot` marks a full resync (drop what you held)."""
+
+    sequence: int
+    snapshot: bool
+    items: list[FeedItem]
+
+
+class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
+    """First frame of a connection that wants the Feed; it gets FeedBatches, beginning with a snapshot."""
+
+    client: str
+
+
+class Ask(msgspec.Struct, frozen=True, tag="ask"):
+    """A question. `user` is whom the front end authenticated; empty: the peer's own Unix user."""
+
+    id: int
+    verb: str
+    args: dict[str, Any]
+    user: str = ""
+    deadline_ms: float = 2000.0
+
+
+class Answer(msgspec.Struct, frozen=True, tag="answer"):
+    """The answer to `Ask` of the same id; `error` is a sentence a person can act on, empty when all is well."""
+
+    id: int
+    ok: bool
+    result: Any = None
+    error: str = ""
+
+
+ToServer = Subscribe | Ask
+ToClient = FeedBatch | Answer
