@@ -123,7 +123,7 @@ FeedItem = TagInfo | TagState | PointState | ModuleState | DecisionView | Alarm 
 
 
 class FeedBatch(msgspec.Struct, frozen=True, tag="feed"):
-    """Items in order. `sequence` rises by one a batch; `snapshot` marks a full resync (drop what you held)."""
+    """Items in order. `sequence` rises by one a batch; `snapshot` marks a full resync: drop what you held."""
 
     sequence: int
     snapshot: bool
@@ -147,7 +147,7 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
-    """The answer to `Ask` of the same id; `error` is a sentence a person can act on, empty when all is well."""
+    """The answer to `Ask` of the same id; `error` is a sentence to act on, empty when all is well."""
 
     id: int
     ok: bool

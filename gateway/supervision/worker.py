@@ -18,7 +18,7 @@ class WorkerProcess:
     """One child, one socket, one request in flight. Started once; a lost worker is replaced, never revived.
 
     The child is `python -m MODULE --socket-fd N ARGS...`, reads frames from descriptor N with
-    `gateway.supervision.frames.receive` and ends at end of stream. It logs to its standard error, which is ours.
+    `gateway.supervision.frames.receive` and ends at end of stream. It logs to its standard error: ours.
     """
 
     def __init__(self, module: str, arguments: Sequence[str] = (), *, name: str) -> None:
@@ -61,7 +61,7 @@ class WorkerProcess:
         self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=2**20)
 
     async def ask(self, body: bytes, timeout_s: float) -> bytes:
-        """The child's answer. On time-out, cancellation or end of stream the child is killed: its state is unknown.
+        """The child's answer. On time-out, cancel or end of stream the child is killed: its state is unknown.
 
         Raises `WorkerLostError` when there is no answer.
         """
