@@ -31,7 +31,7 @@ class StateInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSet:
-    """What the last check knew of the plant's state (S2), by module variable name, at `at` seconds monotonic."""
+    """What the last check knew of the plant's state (S2), by module variable, at `at` s monotonic."""
 
     at: float
     intervals: Mapping[str, StateInterval]
@@ -75,8 +75,9 @@ class Checker(Protocol):
     """Judges proposals under rule sets it has been given."""
 
     async def check(self, request: CheckRequest, deadline: Deadline) -> tuple[CheckResult, StateSet | None]:
-        """The result and the state set to carry into the next check; never raises for a lost worker or a
-        passed deadline: those are `Undetermined`.
+        """The result, and the state set to carry into the next check.
+
+        Never raises for a lost worker or a passed deadline: those are `Undetermined`.
         """
         ...
 
