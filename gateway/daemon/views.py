@@ -1,0 +1,183 @@
+"""Turns the domain's values into what travels over the internal port."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+
+from gateway.core.decision import (
+    Counterexample,
+    DecisionRecord,
+    Finding,
+    Holds,
+    Refused,
+    Rejected,
+    Repaired,
+    Undetermined,
+    Unknown,
+    Violated,
+    outcome_name,
+)
+from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue, decimal_text, exact
+from gateway.link.messages import DecisionView, PointState, TagInfo, TagState
+from gateway.pipeline.point import Point
+
+
+def tag_state(tag: TagId, value: TagValue) -> TagState:
+    """A tag's sample for the Feed."""
+    return TagState(
+        id=tag,
+        value=value.value,
+        status=int(value.status),
+        source_ts_ns=value.source_ts_ns,
+        server_ts_ns=value.server_ts_ns,
+    )
+
+
+def tag_info(definition: TagDefinition) -> TagInfo:
+    """A tag's definition for the Feed; limits as doubles, for display only."""
+    low, high = definition.eu_range or (None, None)
+    return TagInfo(
+        id=definition.id,
+        kind=definition.kind.value,
+        unit=definition.unit,
+        description=definition.description,
+        low=float(low) if low is not None else None,
+        high=float(high) if high is not None else None,
+        writable=definition.writable,
+    )
+
+
+def point_state(point: Point, *, in_control: bool) -> PointState:
+    """A decision point as nodes, topics and the CLI show it."""
+    settings = point.settings
+    return PointState(
+        id=settings.id,
+        mode=point.mode.value,
+        inputs=list(settings.inputs),
+        outputs=list(settings.outputs),
+        model=settings.model,
+        alarm=point.alarm.state.cause if point.alarm.state.active else "",
+        last_decision=point.last_decision,
+        in_control=in_control,
+        blocked=point.blocked,
+    )
+
+
+def decision_view(
+    record: DecisionRecord, why: str, definitions: Mapping[TagId, TagDefinition]
+) -> DecisionView:
+    """A record in engineering units; `why` is the write outcome's reason."""
+    counterexample, reason = _explained(record)
+    violated = [f for f in record.findings if isinstance(f, Violated)]
+    return DecisionView(
+        id=record.id,
+        point=record.point,
+        mode=record.mode.value,
+        requested_by=record.requested_by,
+        at_ns=record.received_utc_ns,
+        outcome=outcome_name(record.outcome),
+        reason="; ".join(part for part in (reason, why) if part),
+        proposal={v.tag: _shown(v.tag, v.value, definitions) for v in record.proposal.values}
+        if record.proposal
+        else {},
+        setpoints={v.tag: _shown(v.tag, v.value, definitions) for v in record.written},
+        written_by=record.written_by,
+        violated=[f"{f.module}/{f.constraint}" for f in violated],
+        counterexample=counterexample.text if counterexample else "",
+        counterexample_json=_counterexample_json(counterexample),
+        margins=_margins(record.findings),
+        generation=record.generation,
+        rule_set_digest=record.rule_set_digest,
+        model_digest=record.model_digest,
+        certificate_digest=record.certificate_digest,
+        confidence=record.proposal.confidence if record.proposal else None,
+        write_outcome=record.write_outcome.value if record.write_outcome else "",
+        timings_ms={name: round(ms, 3) for name, ms in record.timings_ms.items()},
+        inputs={tag: _sample_text(value) for tag, value in record.inputs.items()},
+    )
+
+
+def rejected_view(point: str, requested_by: str, reason: str, at_ns: int, mode: str) -> DecisionView:
+    """An answer that was never examined."""
+    return DecisionView(
+        id="",
+        point=point,
+        mode=mode,
+        requested_by=requested_by,
+        at_ns=at_ns,
+        outcome="rejected",
+        reason=reason,
+        proposal={},
+        setpoints={},
+        written_by="",
+        violated=[],
+        counterexample="",
+        counterexample_json="",
+        margins=[],
+        generation=0,
+        rule_set_digest="",
+        model_digest="",
+        certificate_digest="",
+        confidence=None,
+        write_outcome="",
+        timings_ms={},
+        inputs={},
+    )
+
+
+def _explained(record: DecisionRecord) -> tuple[Counterexample | None, str]:
+    match record.outcome:
+        case Repaired(_, counterexample) | Refused(counterexample):
+            return counterexample, ""
+        case Undetermined(reason) | Rejected(reason):
+            return None, reason
+        case _:
+            return None, ""
+
+
+def _counterexample_json(counterexample: Counterexample | None) -> str:
+    if counterexample is None:
+        return ""
+    return json.dumps(
+        {
+            "module": counterexample.module,
+            "constraint": counterexample.constraint,
+            "margin": decimal_text(counterexample.margin),
+            "assignment": {name: decimal_text(v) for name, v in counterexample.assignment.items()},
+        }
+    )
+
+
+def _margins(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
+    """Margins, nearest limit first; displayed limits round outward by being shown exactly (S29)."""
+    rows: list[tuple[Fraction, str]] = []
+    for finding in findings:
+        match finding:
+            case Holds(module, constraint, Fraction() as margin):
+                rows.append((margin, f"{module}/{constraint}"))
+            case Violated(module, constraint, _, margin):
+                rows.append((margin, f"{module}/{constraint}"))
+            case Holds() | Unknown():
+                continue
+    return [(name, _short(margin)) for margin, name in sorted(rows)]
+
+
+def _short(value: Fraction) -> str:
+    """A margin as a decimal people can read; rounds towards less margin."""
+    thousandths = value * 10_000 // 1
+    return decimal_text(Fraction(thousandths, 10_000))
+
+
+def _shown(tag: TagId, value: Fraction, definitions: Mapping[TagId, TagDefinition]) -> str:
+    if definitions[tag].kind is TagKind.BOOLEAN:
+        return "true" if value else "false"
+    return decimal_text(value)
+
+
+def _sample_text(value: TagValue) -> str:
+    text = "-" if value.value is None else str(value.value)
+    if isinstance(value.value, float):
+        text = decimal_text(exact(value.value))
+    return text if value.status.is_plain_good else f"{text} ({value.status.name})"

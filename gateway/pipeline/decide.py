@@ -1,0 +1,230 @@
+"""One decision, hop 6 to hop 11: propose, check, fall back, record durably. Writing is `writer.py`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gateway.core.clock import Clock, Deadline
+from gateway.core.decision import (
+    CheckResult,
+    DecisionRecord,
+    DecisionRequest,
+    Mode,
+    Permitted,
+    Proposal,
+    Refused,
+    RegisterValue,
+    Repaired,
+    Undetermined,
+)
+from gateway.core.errors import InferenceError, WorkerLostError
+from gateway.core.ports import AuditLog, Checker, CheckRequest, StateSet
+from gateway.core.quality import StatusCode
+from gateway.core.tagstore import Snapshot, TagStore
+from gateway.pipeline.point import Point
+from gateway.pipeline.rules import RulesHolder
+from gateway.pipeline.working import Decided, Working, register_values, values_in_force, with_what_if
+
+_PROPOSE_SHARE = 0.6  # of the deadline: what is left must do for check, audit and write
+
+
+class Decider:
+    """Carries single decisions from request to durable record. One decision in flight per point (S19)."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: TagStore,
+        checker: Checker,
+        audit: AuditLog,
+        rules: RulesHolder,
+        link_session: Callable[[], int],
+        certify: Callable[[DecisionRecord], str],
+    ) -> None:
+        self._clock, self._store, self._checker = clock, store, checker
+        self._audit, self._rules = audit, rules
+        self._link_session, self._certify = link_session, certify
+
+    async def decide(self, point: Point, request: DecisionRequest) -> Decided:
+        """The decision with its record durable; nothing is written yet.
+
+        Raises `StorageError` when the record cannot be kept: then nothing may be written.
+        """
+        work = self._take(point, request)
+        result, state = await self._examine(work)
+        written, written_by, fallback_state = await self._settle(work, result)
+        state = fallback_state or state
+        if state is not None and request.what_if is None:
+            point.carried = state
+        work.timings["verdict"] = 1000 * (self._clock.monotonic() - request.received_at)
+        record = self._record(work, result, written, written_by)
+        started = self._clock.monotonic()
+        await self._audit.append(record)
+        work.timings["audit"] = 1000 * (self._clock.monotonic() - started)
+        return Decided(replace(record, timings_ms={**record.timings_ms, **work.timings}), work)
+
+    def _take(self, point: Point, request: DecisionRequest) -> Working:
+        settings = point.settings
+        tags = list(dict.fromkeys((*settings.inputs, *settings.read_back.values())))
+        snapshot = self._store.snapshot(tags)
+        if request.what_if is not None:
+            snapshot = with_what_if(snapshot, request.what_if, self._clock)
+        return Working(
+            point=point,
+            request=request,
+            rules=self._rules.current,
+            snapshot=snapshot,
+            session=self._link_session(),
+            previous=values_in_force(point.in_force(snapshot.taken_at)),
+            timings={"queue": 1000 * (snapshot.taken_at - request.received_at)},
+        )
+
+    def _record(
+        self, work: Working, result: CheckResult, written: tuple[RegisterValue, ...], written_by: str
+    ) -> DecisionRecord:
+        record = DecisionRecord(
+            id=work.request.id,
+            point=work.point.settings.id,
+            mode=work.point.mode,
+            requested_by=work.request.requested_by,
+            received_utc_ns=self._clock.utc_ns(),
+            outcome=result.verdict,
+            proposal=work.proposal,
+            written=written,
+            written_by=written_by,
+            findings=result.findings,
+            inputs=work.snapshot.values,
+            generation=result.generation,
+            rule_set_digest=result.rule_set_digest,
+            model_digest=work.proposal.model_digest if work.proposal else "",
+            timings_ms={**work.timings, **result.timings_ms},
+        )
+        return replace(record, certificate_digest=self._certify(record))
+
+    async def _examine(self, work: Working) -> tuple[CheckResult, StateSet | None]:
+        """Propose, then check; every reason not to know ends in `Undetermined`."""
+        why = self._unusable(work)
+        if why:
+            return _undetermined(work, why), None
+        started = self._clock.monotonic()
+        try:
+            work.proposal = await self._propose(work)
+        except (InferenceError, WorkerLostError) as exc:
+            return _undetermined(work, f"no proposal: {exc}"), None
+        finally:
+            work.timings["propose"] = 1000 * (self._clock.monotonic() - started)
+        return await self._check(work, work.proposal, may_repair=True)
+
+    async def _propose(self, work: Working) -> Proposal:
+        point, request = work.point, work.request
+        if request.proposal is not None:
+            by = f"request:{request.requested_by}"
+            return register_values(request.proposal, self._store.definitions, by=by)
+        previous = point.previous()
+        if previous is None:
+            msg = "the value in force of an output is not confirmed yet"
+            raise InferenceError(msg)
+        if point.mode is Mode.ARMED and point.first_write_due and request.what_if is None:
+            return register_values(previous, self._store.definitions, by="value_in_force")
+        budget_s = request.deadline.remaining(self._clock) * _PROPOSE_SHARE
+        return await point.proposer.propose(work.snapshot, previous, Deadline.after(budget_s, self._clock))
+
+    async def _check(
+        self, work: Working, proposal: Proposal | None, *, may_repair: bool
+    ) -> tuple[CheckResult, StateSet | None]:
+        """One check under the rule set in force; after a swap meanwhile, again under the new one (S17)."""
+        point, taken_at = work.point, work.snapshot.taken_at
+        while True:
+            work.rules = rules = self._rules.current
+            started = self._clock.monotonic()
+            result, state = await self._checker.check(
+                CheckRequest(
+                    decision=work.request.id,
+                    point=point.settings.id,
+                    generation=rules.generation,
+                    inputs={t: work.snapshot.values[t] for t in point.settings.inputs},
+                    taken_at=taken_at,
+                    history=point.in_force(taken_at),
+                    held_s=point.held_s(taken_at),
+                    proposal=proposal,
+                    carried=point.carried,
+                    hold_s=point.settings.hold_s,
+                    effect_delay_s=point.settings.effect_delay_s,
+                    may_repair=may_repair,
+                ),
+                work.request.deadline,
+            )
+            spent_ms = 1000 * (self._clock.monotonic() - started)
+            work.timings["check"] = work.timings.get("check", 0.0) + spent_ms
+            if self._rules.current.generation == rules.generation:
+                return result, state
+            if work.request.deadline.passed(self._clock):
+                return _undetermined(work, "the rule set changed and the deadline passed"), None
+
+    async def _settle(
+        self, work: Working, result: CheckResult
+    ) -> tuple[tuple[RegisterValue, ...], str, StateSet | None]:
+        """What may be written on this result: the verdict's setpoints, else the first checked fallback's."""
+        match result.verdict:
+            case Permitted(setpoints) | Repaired(setpoints, _):
+                return setpoints, "verdict", None
+            case Refused() | Undetermined():
+                if work.request.what_if is not None or self._unusable(work):
+                    return (), "", None
+                return await self._fall_back(work)
+
+    async def _fall_back(self, work: Working) -> tuple[tuple[RegisterValue, ...], str, StateSet | None]:
+        """The first entry of the ordered list that passes a check with present inputs (S10)."""
+        for name in work.point.settings.fallback:
+            proposal = self._fallback_proposal(work, name)
+            if name != "backup" and proposal is None:
+                continue
+            result, state = await self._check(work, proposal, may_repair=False)
+            match result.verdict:
+                case Permitted(setpoints):
+                    return setpoints, name, state
+                case Refused() if result.recovery and name == "backup" and result.proposal is not None:
+                    return result.proposal.values, "recovery", state  # S9: no worst case may grow
+                case _:
+                    continue
+        return (), "", None
+
+    def _fallback_proposal(self, work: Working, name: str) -> Proposal | None:
+        """The proposal a fallback's name stands for; None for `backup`, which the checker computes."""
+        definitions = self._store.definitions
+        if name == "value_in_force":
+            previous = work.point.previous()
+            return register_values(previous, definitions, by=name) if previous is not None else None
+        if name == "value":
+            values = work.point.settings.fallback_values
+            return register_values(values, definitions, by=name) if values else None
+        return None
+
+    def _unusable(self, work: Working) -> str:
+        """Why nothing can be decided on this snapshot, in words; empty when it can."""
+        settings, snapshot = work.point.settings, work.snapshot
+        if work.request.deadline.passed(self._clock):
+            return "the deadline passed while the request waited"
+        why = work.rules.unusable_for(settings.required_modules)
+        if why:
+            return why
+        for tag in settings.inputs:
+            status = snapshot.values[tag].status
+            if not status.is_plain_good:
+                return f"input `{tag}` is {StatusCode(status).name}"
+        inputs = Snapshot(snapshot.taken_at, {t: snapshot.values[t] for t in settings.inputs})
+        if work.request.what_if is None and inputs.skew_s() > settings.max_skew_s:
+            return f"inputs lie {inputs.skew_s():.2f} s apart, more than max_skew {settings.max_skew_s:g} s"
+        unknown = next((tag for tag in settings.outputs if not work.previous.get(tag)), None)
+        return f"the value in force of `{unknown}` is not known yet" if unknown else ""
+
+
+def _undetermined(work: Working, reason: str) -> CheckResult:
+    return CheckResult(
+        verdict=Undetermined(reason),
+        findings=(),
+        generation=work.rules.generation,
+        rule_set_digest=work.rules.digest,
+    )

@@ -1,0 +1,97 @@
+"""What each output has been, on the monotonic clock: ramps, minimum times and `prev` rest on it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gateway.core.ports import InForce
+
+_KEEP_S = 120.0  # a full-span ramp of 1 %/s
+
+
+@dataclass(slots=True)
+class _Stretch:
+    value: Fraction
+    since: float
+    until: float
+
+
+class OutputHistory:
+    """The record of one output. Unknown history is the worst history (S23): empty until the PLC was read."""
+
+    def __init__(self) -> None:
+        # INVARIANT: newest first; only the newest stretch is open (its `until` moves with each confirmation).
+        self._stretches: deque[_Stretch] = deque()
+        self._pending: tuple[Fraction, float] | None = None
+        self._written_at = float("-inf")
+
+    @property
+    def known(self) -> bool:
+        """True once a value in force has been read back."""
+        return bool(self._stretches)
+
+    @property
+    def current(self) -> Fraction | None:
+        """The value in force, None while unknown or while a write is unconfirmed."""
+        return self._stretches[0].value if self._stretches and self._pending is None else None
+
+    def confirm(self, value: Fraction, at: float) -> None:
+        """The PLC's working value is `value`, by our own confirmed write."""
+        self._pending = None
+        self._written_at = at
+        self._extend(value, at, restart_hold=False)
+
+    def cancel(self) -> None:
+        """The attempt surely never left: the value before it is in force."""
+        self._pending = None
+
+    def unconfirmed(self, value: Fraction, at: float) -> None:
+        """A write of `value` may or may not have arrived: `prev` is {before, after} until read back (S18)."""
+        if self._stretches:
+            self._stretches[0].until = at
+        self._pending = (value, at)
+
+    def observe(self, value: Fraction, at: float) -> bool:
+        """A read-back taken at `at`; True when it is a change nobody requested (S19)."""
+        if at < self._written_at:
+            return False
+        first = not self._stretches
+        expected = {self._stretches[0].value} if self._stretches else {value}
+        if self._pending is not None:
+            if at < self._pending[1]:
+                return False
+            expected.add(self._pending[0])
+            self._pending = None
+        unrequested = value not in expected
+        self._extend(value, at, restart_hold=first or unrequested)
+        return unrequested
+
+    def in_force(self, now: float) -> tuple[InForce, ...]:
+        """Values newest first with seconds since each last held; `ceased_s_ago` 0 may be in force now."""
+        entries: list[InForce] = []
+        if self._pending is not None:
+            entries.append(InForce(self._pending[0], 0.0))
+        for index, stretch in enumerate(self._stretches):
+            ceased = 0.0 if index == 0 else now - stretch.until
+            if ceased <= _KEEP_S:
+                entries.append(InForce(stretch.value, ceased))
+        return tuple(entries)
+
+    def held_s(self, now: float) -> float:
+        """Seconds the output surely has had its present value; 0 when nobody can tell."""
+        if not self._stretches or self._pending is not None:
+            return 0.0
+        return max(0.0, now - self._stretches[0].since)
+
+    def _extend(self, value: Fraction, at: float, *, restart_hold: bool) -> None:
+        newest = self._stretches[0] if self._stretches else None
+        if newest is not None and newest.value == value and not restart_hold:
+            newest.until = at
+            return
+        if newest is not None:
+            newest.until = max(newest.until, at)
+        self._stretches.appendleft(_Stretch(value, at, at))
+        while len(self._stretches) > 1 and at - self._stretches[-1].until > _KEEP_S:
+            self._stretches.pop()

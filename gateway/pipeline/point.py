@@ -1,0 +1,83 @@
+"""A decision point: what configuration says of it, and what it remembers between decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from gateway.core.decision import Mode, PointId, RegisterValue, RequestClass
+from gateway.core.ports import InForce, Proposer, SetpointSink, StateSet
+from gateway.core.tag import TagId
+from gateway.pipeline.alarm import PointAlarm
+from gateway.pipeline.history import OutputHistory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointSettings:
+    """One decision point as configured. Times in seconds."""
+
+    id: PointId
+    inputs: tuple[TagId, ...]
+    outputs: tuple[TagId, ...]
+    read_back: Mapping[TagId, TagId]  # output -> tag of the PLC's working value (S22)
+    status_tag: TagId | None
+    remote_bit: int
+    in_control_bit: int
+    model: str
+    fallback: tuple[str, ...]
+    fallback_values: Mapping[TagId, Fraction]
+    required_modules: tuple[str, ...]
+    period_s: float | None
+    on_request: bool
+    deadline_s: float
+    request_class: RequestClass
+    max_skew_s: float
+    hold_s: float  # period + sampling + jitter: how long a proposal may act before the next one can
+    effect_delay_s: float  # deadline + write delay + scan
+    rearm_after_s: float
+    configured_mode: Mode
+
+
+@dataclass(slots=True)
+class Point:
+    """One decision point at run time. Owned by the pipeline; nobody else writes here."""
+
+    settings: PointSettings
+    proposer: Proposer
+    sink: SetpointSink
+    mode: Mode = Mode.SHADOW
+    histories: dict[TagId, OutputHistory] = field(default_factory=dict)
+    carried: StateSet | None = None
+    first_write_due: bool = True  # after arming, the first write is the value in force (S23)
+    blocked: str = ""
+    last_decision: str = ""
+    alarm: PointAlarm = field(default_factory=PointAlarm)
+
+    def __post_init__(self) -> None:
+        for tag in self.settings.outputs:
+            self.histories.setdefault(tag, OutputHistory())
+
+    def previous(self) -> dict[TagId, Fraction] | None:
+        """The one value in force of every output, or None while any is unknown or unconfirmed."""
+        found = {tag: history.current for tag, history in self.histories.items()}
+        known = {tag: value for tag, value in found.items() if value is not None}
+        return known if len(known) == len(found) else None
+
+    def in_force(self, now: float) -> dict[TagId, tuple[InForce, ...]]:
+        """History of every output for the checker."""
+        return {tag: history.in_force(now) for tag, history in self.histories.items()}
+
+    def held_s(self, now: float) -> dict[TagId, float]:
+        """Seconds each output has had its present value."""
+        return {tag: history.held_s(now) for tag, history in self.histories.items()}
+
+    def confirm(self, values: tuple[RegisterValue, ...], at: float) -> None:
+        """The PLC works with these values."""
+        for value in values:
+            self.histories[value.tag].confirm(value.value, at)
+
+    def unconfirmed(self, values: tuple[RegisterValue, ...], at: float) -> None:
+        """The PLC may work with these values or with those before."""
+        for value in values:
+            self.histories[value.tag].unconfirmed(value.value, at)

@@ -1,0 +1,33 @@
+"""What the pipeline knows of the rule set in force: one reference, read once per decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RulesInForce:
+    """Generation, digest and what must be known before writing. An empty set permits nothing (S24)."""
+
+    generation: int = 0
+    digest: str = ""
+    modules: frozenset[str] = frozenset()
+    not_armable: str = "no rule set is in force"  # why no point may be armed under it; empty when it may
+
+    def unusable_for(self, required: tuple[str, ...]) -> str:
+        """Why nothing can be decided under this set; empty when it can."""
+        if not self.modules:
+            return "no constraint module is in force, and an empty rule set permits nothing"
+        missing = [m for m in required if m not in self.modules]
+        return f"required module `{missing[0]}` is not in force" if missing else ""
+
+
+class RulesHolder:
+    """The one place where the rule set in force is swapped."""
+
+    def __init__(self) -> None:
+        self.current = RulesInForce()
+
+    def activate(self, rules: RulesInForce) -> None:
+        """One reference assignment: no decision sees a mixture."""
+        self.current = rules

@@ -1,0 +1,72 @@
+"""One decision in the making: what it was taken on, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gateway.core.clock import Clock
+from gateway.core.decision import DecisionRecord, DecisionRequest, Proposal, RegisterValue
+from gateway.core.errors import InferenceError, RegisterRangeError
+from gateway.core.ports import InForce
+from gateway.core.quality import StatusCode
+from gateway.core.tag import TagDefinition, TagId, TagValue
+from gateway.core.tagstore import Snapshot
+from gateway.pipeline.point import Point
+from gateway.pipeline.rules import RulesInForce
+
+
+@dataclass(slots=True)
+class Working:
+    """Snapshot, rule set and history of one decision: read once, used for check, repair, gate and record."""
+
+    point: Point
+    request: DecisionRequest
+    rules: RulesInForce
+    snapshot: Snapshot
+    session: int
+    previous: dict[TagId, tuple[Fraction, ...]]
+    timings: dict[str, float]  # ms
+    proposal: Proposal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A durable record and the working it came from: what may be carried out."""
+
+    record: DecisionRecord
+    work: Working
+
+
+def values_in_force(history: Mapping[TagId, tuple[InForce, ...]]) -> dict[TagId, tuple[Fraction, ...]]:
+    """The values each output may have now: one, or {before, after} while a write is unconfirmed."""
+    return {tag: tuple(e.value for e in entries if e.ceased_s_ago == 0) for tag, entries in history.items()}
+
+
+def with_what_if(snapshot: Snapshot, inputs: Mapping[TagId, Fraction], clock: Clock) -> Snapshot:
+    """The snapshot with a requester's own inputs in it: good for an answer, never for a write (S20)."""
+    values = dict(snapshot.values)
+    for tag, value in inputs.items():
+        values[tag] = TagValue(
+            value=float(value),
+            status=StatusCode.Good,
+            source_ts_ns=None,
+            server_ts_ns=clock.utc_ns(),
+            confirmed_at=snapshot.taken_at,
+        )
+    return Snapshot(snapshot.taken_at, values)
+
+
+def register_values(
+    wanted: Mapping[TagId, Fraction], definitions: Mapping[TagId, TagDefinition], *, by: str
+) -> Proposal:
+    """A proposal in the register values that would really be written; raises `InferenceError`."""
+    values: list[RegisterValue] = []
+    for tag, value in wanted.items():
+        try:
+            raw = definitions[tag].counts(value)
+        except RegisterRangeError as exc:
+            raise InferenceError(str(exc)) from exc
+        values.append(RegisterValue(tag, raw, definitions[tag].engineering(raw)))
+    return Proposal(values=tuple(values), by=by)

@@ -1,0 +1,86 @@
+"""Carries out what a durable record lets out: through the last gate, once, then read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.core.clock import Clock
+from gateway.core.decision import DecisionRecord, Mode, WriteOutcome
+from gateway.core.tagstore import TagStore
+from gateway.pipeline.gate import GateFacts, gate
+from gateway.pipeline.point import Point
+from gateway.pipeline.rules import RulesHolder
+from gateway.pipeline.working import Decided, Working, values_in_force
+
+
+class SetpointWriter:
+    """The only caller of `SetpointSink.write`."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: TagStore,
+        rules: RulesHolder,
+        link_session: Callable[[], int],
+        writes_stopped: Callable[[], bool],
+    ) -> None:
+        self._clock, self._store, self._rules = clock, store, rules
+        self._link_session, self._writes_stopped = link_session, writes_stopped
+
+    async def carry_out(self, decided: Decided) -> tuple[WriteOutcome | None, str]:
+        """Outcome and reason; outcome None where nothing was to be written.
+
+        Armed without anything to write clears control-valid: the PLC owns the plant (S10).
+        """
+        work, record = decided.work, decided.record
+        point = work.point
+        if work.request.what_if is not None or point.mode is not Mode.ARMED:
+            return None, ""
+        deadline = work.request.deadline
+        if not record.written:
+            if self.status_bit(point, point.settings.in_control_bit):
+                await point.sink.release(deadline)
+            return None, "nothing permitted to write: control-valid cleared"
+        outcome, why = await point.sink.write(record.written, lambda: self._gate(work, record), deadline)
+        match outcome:
+            case WriteOutcome.CONFIRMED:
+                point.confirm(record.written, self._clock.monotonic())
+                point.first_write_due = False
+            case WriteOutcome.FAILED | WriteOutcome.REFUSED:
+                for history in point.histories.values():
+                    history.cancel()
+            case _:
+                pass  # {before, after} stands until the next read-back
+        return outcome, why
+
+    def status_bit(self, point: Point, bit: int) -> bool:
+        """A bit of the PLC's status word; False while the word is not Good, True where none is configured."""
+        if point.settings.status_tag is None:
+            return True
+        value = self._store[point.settings.status_tag]
+        return value.status.is_plain_good and bool(int(value.value or 0) >> bit & 1)
+
+    def _gate(self, work: Working, record: DecisionRecord) -> str:
+        """The last gate with the facts of this instant; an open gate marks the outputs {before, after}."""
+        now = self._clock.monotonic()
+        point = work.point
+        facts = GateFacts(
+            writes_stopped=self._writes_stopped(),
+            mode=point.mode,
+            deadline_passed=work.request.deadline.passed(self._clock),
+            remote=self.status_bit(point, point.settings.remote_bit),
+            session_used=work.session,
+            session_now=self._link_session(),
+            generation_used=record.generation,
+            generation_now=self._rules.current.generation,
+            unusable_input=next(
+                (t for t in point.settings.inputs if not self._store[t].status.is_plain_good), ""
+            ),
+            previous_used=work.previous,
+            previous_now=values_in_force(point.in_force(now)),
+        )
+        why = gate(facts)
+        if not why:
+            point.unconfirmed(record.written, now)
+        return why
