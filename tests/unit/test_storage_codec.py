@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.core.decision import (
+    Counterexample,
+    DecisionId,
+    DecisionRecord,
+    Finding,
+    Holds,
+    Mode,
+    Outcome,
+    Permitted,
+    PointId,
+    Proposal,
+    Refused,
+    RegisterValue,
+    Rejected,
+    Repaired,
+    Undetermined,
+    Unknown,
+    Violated,
+    WriteOutcome,
+)
+from gateway.core.errors import StorageError
+from gateway.core.quality import StatusCode
+from gateway.core.tag import TagId, TagValue
+from gateway.storage.codec import certificate_digest, decode_record, encode_record
+
+_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+_number = st.fractions()
+_moment = st.integers(0, 2**62)
+_duration = st.floats(0, 1e7, allow_nan=False)
+_numbers = st.dictionaries(_text, _number, max_size=3)
+_registers = st.lists(st.builds(RegisterValue, _text.map(TagId), st.integers(), _number), max_size=3).map(
+    tuple
+)
+_counterexample = st.builds(
+    Counterexample, module=_text, constraint=_text, margin=_number, assignment=_numbers, text=_text
+)
+_outcome: st.SearchStrategy[Outcome] = st.one_of(
+    st.builds(Permitted, _registers),
+    st.builds(Repaired, _registers, _counterexample),
+    st.builds(Refused, _counterexample),
+    st.builds(Undetermined, _text),
+    st.builds(Rejected, _text),
+)
+_finding: st.SearchStrategy[Finding] = st.one_of(
+    st.builds(Holds, _text, _text, st.none() | _number),
+    st.builds(Violated, _text, _text, _text, _number, _numbers, _text, _text),
+    st.builds(Unknown, _text, _text, _text),
+)
+_tag_value = st.builds(
+    TagValue,
+    value=st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _text,
+    status=st.sampled_from(StatusCode),
+    source_ts_ns=st.none() | _moment,
+    server_ts_ns=_moment,
+    confirmed_at=st.just(float("-inf")) | _duration,
+)
+records = st.builds(
+    DecisionRecord,
+    id=_text.map(DecisionId),
+    point=_text.map(PointId),
+    mode=st.sampled_from(Mode),
+    requested_by=_text,
+    received_utc_ns=_moment,
+    outcome=_outcome,
+    proposal=st.none()
+    | st.builds(
+        Proposal, values=_registers, by=_text, model_digest=_text, confidence=st.none() | st.floats(0, 1)
+    ),
+    written=_registers,
+    written_by=_text,
+    findings=st.lists(_finding, max_size=3).map(tuple),
+    inputs=st.dictionaries(_text.map(TagId), _tag_value, max_size=3),
+    generation=st.integers(0, 2**40),
+    rule_set_digest=_text,
+    model_digest=_text,
+    timings_ms=st.dictionaries(_text, _duration, max_size=3),
+    write_outcome=st.none() | st.sampled_from(WriteOutcome),
+    certificate_digest=_text,
+)
+
+
+@given(records)
+def test_every_record_comes_back_as_it_was_and_has_one_spelling(record: DecisionRecord) -> None:
+    body = encode_record(record)
+
+    again = decode_record(body)
+
+    assert again == record
+    assert {tag: type(v.value) for tag, v in again.inputs.items()} == {
+        tag: type(v.value) for tag, v in record.inputs.items()
+    }
+    assert encode_record(again) == body
+    as_others_would = json.dumps(
+        json.loads(body), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    ).encode()
+    assert as_others_would == body
+
+
+def a_record(**changes: object) -> DecisionRecord:
+    record = DecisionRecord(
+        id=DecisionId("d-1"),
+        point=PointId("buffer-tank"),
+        mode=Mode.ARMED,
+        requested_by="period",
+        received_utc_ns=1_700_000_000_000_000_000,
+        outcome=Permitted((RegisterValue(TagId("TK1.P101.SP"), 125, Fraction(25, 2)),)),
+        proposal=None,
+        written=(),
+        written_by="verdict",
+        findings=(Holds("buffer-tank", "max-level", Fraction(1, 3)),),
+        inputs={},
+        generation=12,
+        rule_set_digest="sha256:aa",
+        model_digest="sha256:bb",
+        timings_ms={"check": 1.25},
+    )
+    return replace(record, **changes)  # type: ignore[arg-type]  # each test names the field it changes
+
+
+def test_numbers_are_written_as_exact_decimal_text_or_as_a_quotient() -> None:
+    plain = json.loads(encode_record(a_record()))
+
+    assert plain["outcome"]["setpoints"][0] == {"tag": "TK1.P101.SP", "raw": "125", "value": "12.5"}
+    assert plain["findings"][0]["margin"] == "1/3"
+    assert plain["timings_ms"] == {"check": "1.25"}
+
+
+def test_the_certificate_covers_the_evidence_and_not_what_came_after() -> None:
+    before = certificate_digest(a_record())
+
+    after = a_record(
+        write_outcome=WriteOutcome.CONFIRMED, timings_ms={"write": 3.0}, certificate_digest=before
+    )
+    assert certificate_digest(after) == before
+    for other in ({"generation": 13}, {"mode": Mode.SHADOW}, {"inputs": {TagId("A"): _sample(1.0)}}):
+        assert certificate_digest(a_record(**other)) != before
+
+
+def test_an_integer_and_the_same_number_as_a_real_are_different_evidence() -> None:
+    one, real = a_record(inputs={TagId("A"): _sample(1)}), a_record(inputs={TagId("A"): _sample(1.0)})
+
+    assert certificate_digest(one) != certificate_digest(real)
+
+
+def test_a_number_no_decimal_can_spell_is_a_storage_error() -> None:
+    with pytest.raises(StorageError, match="`d-1`"):
+        encode_record(a_record(timings_ms={"check": float("nan")}))
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"id":1}', encode_record(a_record())[:-1]])
+def test_what_is_not_a_record_is_a_storage_error(body: bytes) -> None:
+    with pytest.raises(StorageError):
+        decode_record(body)
+
+
+def _sample(value: float) -> TagValue:
+    return TagValue(value=value, status=StatusCode.Good, source_ts_ns=None, server_ts_ns=1, confirmed_at=1.0)
