@@ -1,0 +1,239 @@
+"""Answers to what the front ends and `o3ctl` ask over the internal port."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from gateway.core.clock import Clock
+from gateway.core.decision import DecisionId, Mode, PointId, Rejected, RequestClass
+from gateway.core.errors import GatewayError
+from gateway.core.tag import TagId
+from gateway.core.tagstore import TagStore
+from gateway.daemon.access import Access, Role
+from gateway.daemon.modes import Modes
+from gateway.daemon.reporting import Reporter
+from gateway.daemon.views import decision_view, rejected_view, tag_info, tag_state
+from gateway.link.messages import Answer, Ask, GatewayState, ModuleState, PointState
+from gateway.link.server import Peer
+from gateway.pipeline.lane import Lane, Ordered
+from gateway.storage.audit import AuditLog
+
+log = structlog.get_logger().bind(component="asks")
+
+_LIMIT = 10_000
+
+
+class Runtime(Protocol):
+    """Loading and unloading constraint modules while the gateway runs. Each returns why not, or ""."""
+
+    def states(self) -> list[ModuleState]:
+        """Every known module."""
+        ...
+
+    async def load(self, path: Path, priority: int | None, who: str) -> str:
+        """Put a module file in force."""
+        ...
+
+    async def unload(self, module: str, who: str) -> str:
+        """Take a module out; a weakening waits for approval."""
+        ...
+
+    async def approve(self, module: str, who: str) -> str:
+        """Put a waiting change in force."""
+        ...
+
+
+class Overview(Protocol):
+    """How things stand as a whole."""
+
+    def gateway(self) -> GatewayState:
+        """The daemon."""
+        ...
+
+    def points(self) -> list[PointState]:
+        """Every decision point."""
+        ...
+
+
+class _NotGivenError(GatewayError):
+    """A question lacks something or says something impossible."""
+
+
+class Asks:
+    """One method a verb; a refusal is an answer with `error`, never an exception."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        access: Access,
+        lanes: Mapping[PointId, Lane],
+        store: TagStore,
+        modes: Modes,
+        runtime: Runtime,
+        overview: Overview,
+        reporter: Reporter,
+        audit: AuditLog,
+    ) -> None:
+        self._clock, self._access, self._lanes, self._store = clock, access, lanes, store
+        self._modes, self._runtime, self._overview = modes, runtime, overview
+        self._reporter, self._audit = reporter, audit
+        self._verbs: dict[str, Callable[[dict[str, Any], str, Role], Awaitable[Any]]] = {
+            "status": self._status,
+            "tags": self._tags,
+            "decisions": self._decisions,
+            "explain": self._explain,
+            "decide": self._decide,
+            "mode": self._mode,
+            "ack": self._ack,
+            "stop-writes": self._stop_writes,
+            "runtime.list": self._runtime_list,
+            "runtime.load": self._runtime_load,
+            "runtime.unload": self._runtime_unload,
+            "runtime.approve": self._runtime_approve,
+        }
+
+    async def answer(self, ask: Ask, peer: Peer) -> Answer:
+        """The answer to one question."""
+        who, role = self._access.who(ask, peer)
+        disarming = ask.verb == "mode" and ask.args.get("mode") != "armed" and role >= Role.OPERATOR
+        refusal = "" if disarming else self._access.refusal(ask, peer)
+        if refusal:
+            log.warning("ask_refused", verb=ask.verb, by=who, why=refusal)
+            return Answer(id=ask.id, ok=False, error=refusal)
+        try:
+            result = await self._verbs[ask.verb]({**ask.args, "_deadline_ms": ask.deadline_ms}, who, role)
+        except GatewayError as exc:
+            return Answer(id=ask.id, ok=False, error=str(exc))
+        return Answer(id=ask.id, ok=True, result=msgspec.to_builtins(result))
+
+    async def decide(self, point: str, args: dict[str, Any], who: str) -> Any:  # noqa: ANN401  # a view, for MQTT
+        """`decide` for a front end inside this process that has authorised its requester."""
+        return await self._decide({**args, "point": point}, who, Role.OPERATOR)
+
+    async def _status(self, _args: dict[str, Any], _who: str, _role: Role) -> object:
+        return {
+            "gateway": self._overview.gateway(),
+            "points": self._overview.points(),
+            "modules": self._runtime.states(),
+            "alarms": list(self._reporter.alarms.values()),
+        }
+
+    async def _tags(self, _args: dict[str, Any], _who: str, _role: Role) -> object:
+        return [
+            {"info": tag_info(definition), "state": tag_state(tag, self._store[tag])}
+            for tag, definition in self._store.definitions.items()
+        ]
+
+    async def _decisions(self, args: dict[str, Any], _who: str, _role: Role) -> object:
+        limit = max(1, min(int(args.get("limit") or 50), _LIMIT))
+        point = args.get("point")
+        views = [v for v in reversed(self._reporter.recent.values()) if point in (None, "", v.point)]
+        if len(views) >= limit:
+            return views[:limit]
+        audited = await self._audit.recent(limit, PointId(point) if point else None)
+        return [decision_view(a.record, a.write_reason, self._store.definitions) for a in audited]
+
+    async def _explain(self, args: dict[str, Any], _who: str, _role: Role) -> object:
+        wanted = DecisionId(str(args.get("id", "")))
+        if (view := self._reporter.recent.get(wanted)) is not None:
+            return view
+        audited = await self._audit.get(wanted)
+        if audited is None:
+            problem = f"no decision `{wanted}` is on record; list them with `o3ctl decisions`"
+            raise _NotGivenError(problem)
+        return decision_view(audited.record, audited.write_reason, self._store.definitions)
+
+    async def _decide(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        lane = self._lane(args)
+        named = str(args.get("class") or "")
+        deadline_ms = args.get("deadline_ms")
+        ordered = Ordered(
+            requested_by=who,
+            request_class=RequestClass[named] if named in RequestClass.__members__ else None,
+            deadline_s=float(deadline_ms) / 1000 if deadline_ms else None,
+            what_if=self._numbers(args.get("what_if"), lane.point.settings.inputs, "input"),
+            proposal=self._numbers(args.get("proposal"), lane.point.settings.outputs, "output"),
+        )
+        record = await lane.request(ordered)
+        if isinstance(record, Rejected):
+            settings = lane.point.settings
+            view = rejected_view(settings.id, who, record.reason, self._clock.utc_ns(), lane.point.mode.value)
+            await self._audit.append_event("rejected", who, {"point": settings.id, "reason": record.reason})
+            return view
+        return decision_view(record, "", self._store.definitions)
+
+    async def _mode(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        wanted = str(args.get("mode", ""))
+        if wanted not in {m.value for m in Mode}:
+            problem = f"`{wanted}` is not a mode; known: off, shadow, advisory, armed"
+            raise _NotGivenError(problem)
+        _refuse_if(await self._modes.set_mode(self._lane(args).point, Mode(wanted), who))
+        return {"mode": wanted}
+
+    async def _ack(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        _refuse_if(await self._modes.acknowledge(str(args.get("source", "")), who))
+        return {}
+
+    async def _stop_writes(self, args: dict[str, Any], who: str, role: Role) -> object:
+        resume = bool(args.get("resume"))
+        if resume and role < Role.ENGINEER:
+            problem = f"resuming writes needs the role engineer; `{who}` is {role.name.lower()}"
+            raise _NotGivenError(problem)
+        _refuse_if(await self._modes.stop_writes(who, resume=resume))
+        return {"writes_stopped": not resume}
+
+    async def _runtime_list(self, _args: dict[str, Any], _who: str, _role: Role) -> object:
+        return self._runtime.states()
+
+    async def _runtime_load(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        priority = args.get("priority")
+        path = Path(str(args.get("path", "")))
+        _refuse_if(await self._runtime.load(path, int(priority) if priority is not None else None, who))
+        return self._runtime.states()
+
+    async def _runtime_unload(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        _refuse_if(await self._runtime.unload(str(args.get("module", "")), who))
+        return self._runtime.states()
+
+    async def _runtime_approve(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        _refuse_if(await self._runtime.approve(str(args.get("module", "")), who))
+        return self._runtime.states()
+
+    def _lane(self, args: dict[str, Any]) -> Lane:
+        wanted = PointId(str(args.get("point", "")))
+        if wanted not in self._lanes:
+            known = ", ".join(f"`{p}`" for p in self._lanes)
+            problem = f"unknown decision point `{wanted}`; known: {known}"
+            raise _NotGivenError(problem)
+        return self._lanes[wanted]
+
+    def _numbers(self, given: object, allowed: tuple[TagId, ...], what: str) -> dict[TagId, Fraction] | None:
+        """Exact numbers by tag from a question; None when it gave none."""
+        if not given:
+            return None
+        if not isinstance(given, dict):
+            problem = f"give {what}s as a table of tag and number"
+            raise _NotGivenError(problem)
+        numbers: dict[TagId, Fraction] = {}
+        for name, value in given.items():
+            if name not in allowed:
+                problem = f"`{name}` is not an {what} of this decision point; known: {', '.join(allowed)}"
+                raise _NotGivenError(problem)
+            try:
+                numbers[TagId(name)] = Fraction(int(value) if isinstance(value, bool) else str(value))
+            except (ValueError, ZeroDivisionError) as exc:
+                problem = f"`{value}` for `{name}` is not a number"
+                raise _NotGivenError(problem) from exc
+        return numbers
+
+
+def _refuse_if(why: str) -> None:
+    if why:
+        raise _NotGivenError(why)

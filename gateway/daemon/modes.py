@@ -1,0 +1,149 @@
+"""Changing modes, stopping writes, acknowledging: people's acts, recorded before they count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from gateway.core.clock import Clock, Deadline
+from gateway.core.decision import Mode, PointId
+from gateway.core.errors import LinkError
+from gateway.core.tagstore import TagStore
+from gateway.daemon.reporting import Reporter
+from gateway.pipeline.point import Point
+from gateway.pipeline.rearm import not_armable
+from gateway.pipeline.rules import RulesHolder
+from gateway.pipeline.writer import SetpointWriter
+from gateway.storage.audit import AuditLog
+from gateway.storage.state import DurableState
+
+log = structlog.get_logger().bind(component="modes")
+
+_RELEASE_S = 0.5
+
+
+class Modes:
+    """The one place where a mode changes or writes are stopped."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        points: Mapping[PointId, Point],
+        rules: RulesHolder,
+        store: TagStore,
+        writer: SetpointWriter,
+        audit: AuditLog,
+        state: DurableState,
+        reporter: Reporter,
+        changed: Callable[[Point], None],
+        model_digest: Callable[[Point], str],
+    ) -> None:
+        self._clock, self._points, self._rules, self._store = clock, points, rules, store
+        self._writer, self._audit, self._state = writer, audit, state
+        self._reporter, self._changed, self._model_digest = reporter, changed, model_digest
+
+    async def set_mode(self, point: Point, mode: Mode, who: str) -> str:
+        """Change a mode; why not, or "". Arming is recorded durably before it counts, disarming at once."""
+        if mode is Mode.ARMED:
+            why = not_armable(
+                point,
+                self._rules.current,
+                self._store,
+                self._writer,
+                writes_stopped=self._state.writes_stopped,
+            )
+            if why:
+                return f"`{point.settings.id}` cannot be armed: {why}"
+        before = point.mode
+        if mode is not Mode.ARMED:
+            point.mode = mode
+            await self._release(point, before)
+        await self._audit.append_event(
+            "mode", who, {"point": point.settings.id, "from": before.value, "to": mode.value}
+        )
+        self._state.set_mode(
+            point.settings.id,
+            mode,
+            {"rule_set": self._rules.current.digest, "model": self._model_digest(point)},
+        )
+        await self._state.flush()
+        if mode is Mode.ARMED:
+            point.first_write_due = True
+            point.mode = mode
+        point.blocked = "" if mode is Mode.ARMED else f"mode is {mode.value}"
+        log.info("mode_changed", point=point.settings.id, mode=mode.value, was=before.value, by=who)
+        self._changed(point)
+        return ""
+
+    async def rearm(self, point: Point) -> None:
+        """Back to armed by itself after a start, where the start rules allow it (S23)."""
+        await self._audit.append_event(
+            "mode", "gateway", {"point": point.settings.id, "to": "armed", "why": "armed before the start"}
+        )
+        point.first_write_due = True
+        point.mode = Mode.ARMED
+        point.blocked = ""
+        log.info("point_rearmed", point=point.settings.id)
+        self._changed(point)
+
+    async def disarm_unrequested(self, point: Point, why: str) -> None:
+        """A change nobody requested: advisory, with an alarm at once (S19)."""
+        if point.mode is not Mode.ARMED:
+            return
+        point.alarm.trip(why, self._clock.monotonic())
+        self._reporter.alarm_changed(point)
+        await self.set_mode(point, Mode.ADVISORY, "gateway")
+
+    async def stop_writes(self, who: str, *, resume: bool) -> str:
+        """The kill switch: in force at once, then durable; every point gives the plant back to its PLC."""
+        if resume:
+            await self._audit.append_event("stop-writes", who, {"resume": "true"})
+            self._state.resume_writes()
+        else:
+            self._state.stop_writes()
+            for point in self._points.values():
+                await self._release(point, point.mode)
+            await self._audit.append_event("stop-writes", who, {"resume": "false"})
+        await self._state.flush()
+        log.warning("writes_resumed" if resume else "writes_stopped", by=who)
+        for point in self._points.values():
+            self._changed(point)
+        return ""
+
+    async def acknowledge(self, source: str, who: str) -> str:
+        """A person has seen an alarm; why not, or ""."""
+        alarm = self._reporter.alarms.get(source)
+        if alarm is None:
+            standing = ", ".join(f"`{name}`" for name in sorted(self._reporter.alarms)) or "none"
+            return f"no alarm stands for `{source}`; standing: {standing}"
+        await self._audit.append_event("acknowledge", who, {"source": source, "cause": alarm.cause})
+        point = self._points.get(PointId(source.removeprefix("point:")))
+        if point is not None:
+            point.alarm.acknowledge()
+            self._reporter.alarm_changed(point)
+        else:
+            self._reporter.raise_alarm(
+                source,
+                active=alarm.active,
+                acknowledged=True,
+                cause=alarm.cause,
+                consequence=alarm.consequence,
+                action=alarm.action,
+            )
+        return ""
+
+    async def release_all(self) -> None:
+        """On stop: control-valid is cleared first, before anything else ends."""
+        for point in self._points.values():
+            mode, point.mode = point.mode, Mode.SHADOW
+            await self._release(point, mode)
+
+    async def _release(self, point: Point, before: Mode) -> None:
+        if before is not Mode.ARMED:
+            return
+        try:
+            await point.sink.release(Deadline.after(_RELEASE_S, self._clock))
+        except LinkError as exc:
+            log.warning("release_failed", point=point.settings.id, problem=str(exc), then="the lease ends it")

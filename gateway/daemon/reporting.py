@@ -1,0 +1,156 @@
+"""Hop 13: tells everyone what was decided and how things stand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+
+import structlog
+
+from gateway.core.clock import Clock
+from gateway.core.decision import DecisionRecord, Mode, Refused, Undetermined, WriteOutcome
+from gateway.core.errors import StorageError
+from gateway.core.tag import TagDefinition, TagId
+from gateway.daemon.views import decision_view
+from gateway.link.messages import Alarm, DecisionView
+from gateway.pipeline.point import Point
+from gateway.storage.audit import AuditLog
+from gateway.storage.state import DurableState
+
+log = structlog.get_logger().bind(component="reporting")
+
+_RECENT = 2_000
+_ALARM_SEVERITY = 700  # OPC 10000-9: high
+
+
+class Reporter:
+    """Receives every decision twice at most: when its record is durable and when its write has an outcome."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        definitions: dict[TagId, TagDefinition],
+        audit: AuditLog,
+        state: DurableState,
+        publish_decision: Callable[[DecisionView], None],
+        publish_alarm: Callable[[Alarm], None],
+        publish_point: Callable[[Point], None],
+    ) -> None:
+        self._clock, self._definitions = clock, definitions
+        self._audit, self._state = audit, state
+        self._publish_decision, self._publish_alarm = publish_decision, publish_alarm
+        self._publish_point = publish_point
+        self._late: asyncio.Queue[Callable[[], object]] = asyncio.Queue(1_000)
+        self.late_dropped = 0
+        self.recent: OrderedDict[str, DecisionView] = OrderedDict()
+        self.alarms: dict[str, Alarm] = {}
+
+    def decided(self, point: Point, record: DecisionRecord, why: str) -> None:
+        """Called by the lane, synchronously."""
+        view = decision_view(record, why, self._definitions)
+        self.recent[record.id] = view
+        self.recent.move_to_end(record.id)
+        while len(self.recent) > _RECENT:
+            self.recent.popitem(last=False)
+        self._publish_decision(view)
+        point.blocked = _blocked(point, record, why)
+        if record.write_outcome is not None:
+            self._wrote(point, record, record.write_outcome, why)
+        if self._judge_alarm(point, record):
+            self.alarm_changed(point)
+        self._publish_point(point)
+        log.info(
+            "decision_made" if record.write_outcome is None else "setpoints_written",
+            decision=record.id,
+            point=record.point,
+            outcome=view.outcome,
+            by=view.written_by,
+            write=view.write_outcome,
+            reason=view.reason or view.counterexample,
+        )
+
+    def alarm_changed(self, point: Point) -> None:
+        """Publish the point's one standing alarm."""
+        state = point.alarm.state
+        source = f"point:{point.settings.id}"
+        self.raise_alarm(
+            source,
+            active=state.active,
+            acknowledged=state.acknowledged,
+            cause=state.cause,
+            consequence="the PLC keeps or takes control; the model's setpoints are not written as proposed",
+            action=f"read `o3ctl explain {point.last_decision}`, mend the cause, then `o3ctl ack {source}`",
+        )
+
+    def raise_alarm(
+        self, source: str, *, active: bool, acknowledged: bool, cause: str, consequence: str, action: str
+    ) -> None:
+        """Set the one alarm of a source; ended and acknowledged removes it."""
+        alarm = Alarm(
+            source=source,
+            active=active,
+            acknowledged=acknowledged,
+            severity=_ALARM_SEVERITY,
+            cause=cause,
+            consequence=consequence,
+            action=action,
+            since_ns=self._clock.utc_ns(),
+        )
+        if active or not acknowledged:
+            self.alarms[source] = alarm
+        else:
+            self.alarms.pop(source, None)
+        self._publish_alarm(alarm)
+
+    async def run(self) -> None:
+        """Makes durable, off the decision path, what may follow a write by milliseconds."""
+        while True:
+            job = await self._late.get()
+            try:
+                result = job()
+                if asyncio.iscoroutine(result):
+                    await result
+            except StorageError as exc:
+                log.exception("late_record_failed", problem=str(exc))
+
+    def later(self, job: Callable[[], object]) -> None:
+        """Queue a durable follow-up; when the queue is full the newest is dropped and counted."""
+        try:
+            self._late.put_nowait(job)
+        except asyncio.QueueFull:
+            self.late_dropped += 1
+
+    def _wrote(self, point: Point, record: DecisionRecord, outcome: WriteOutcome, why: str) -> None:
+        self.later(lambda: self._audit.append_outcome(record.id, outcome, why))
+        if outcome is WriteOutcome.CONFIRMED:
+            raw = {v.tag: v.raw for v in record.written}
+            if raw != self._state.point(point.settings.id).last_confirmed:
+                self._state.confirm(point.settings.id, raw, self._clock.utc_ns())
+                self.later(self._state.flush)
+
+    def _judge_alarm(self, point: Point, record: DecisionRecord) -> bool:
+        if record.write_outcome is None and point.mode is Mode.ARMED and record.written:
+            return False  # judged when the write has its outcome
+        cause = ""
+        match record.outcome:
+            case Undetermined(reason):
+                cause = f"decisions are undetermined: {reason}"
+            case Refused(counterexample) if not record.written:
+                cause = f"nothing is permitted: {counterexample.text}"
+            case _:
+                pass
+        if record.write_outcome not in (None, WriteOutcome.CONFIRMED, WriteOutcome.REFUSED):
+            cause = f"writes to the PLC end as {record.write_outcome.value}"
+        suppressed = point.mode in (Mode.SHADOW, Mode.OFF)
+        return point.alarm.judge(cause, self._clock.monotonic(), suppressed=suppressed)
+
+
+def _blocked(point: Point, record: DecisionRecord, why: str) -> str:
+    """Why the point does not write now, for people; empty when it does."""
+    if point.mode is not Mode.ARMED:
+        return f"mode is {point.mode.value}"
+    if record.write_outcome not in (None, WriteOutcome.CONFIRMED):
+        return f"{record.write_outcome.value}: {why}"
+    return "" if record.written else "nothing is permitted"
