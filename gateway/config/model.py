@@ -1,0 +1,308 @@
+"""gateway.toml as its author writes it: every key, its type and its default. Data only."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationInfo,
+    field_validator,
+)
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|min|h)")
+_SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "min": Decimal(60), "h": Decimal(3600)}
+_WORD_ORDERS = ("ABCD", "CDAB", "BADC", "DCBA")
+
+
+def parse_duration(value: object) -> float:
+    """Seconds of a text such as `100 ms`, `1.5 s`, `2 min`, `1 h`; `ValueError` says how to write one."""
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f'`{value}` is not a duration; write a number and a unit, such as "100 ms" or "1 s"')
+    return float(Decimal(match[1]) * _SECONDS[match[2]])
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise ValueError("the duration must be longer than nothing")
+    return value
+
+
+def _beside(value: Path, info: ValidationInfo) -> Path:
+    """A relative path starts at the folder of the configuration file."""
+    folder = (info.context or {}).get("folder", Path())
+    return Path(folder) / value
+
+
+def _endpoint(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        raise ValueError(f"`{value}` is not an endpoint; write host:port, such as 192.0.2.10:502")
+    return value
+
+
+def _word_order(value: str) -> str:
+    if value not in _WORD_ORDERS:
+        raise ValueError(f"`{value}` is not a byte order; known: {', '.join(_WORD_ORDERS)}")
+    return value
+
+
+def is_loopback(host: str) -> bool:
+    """True where only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration)]  # seconds
+Period = Annotated[float, BeforeValidator(parse_duration), AfterValidator(_positive)]  # seconds, > 0
+FileBeside = Annotated[Path, AfterValidator(_beside)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
+TagName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]*$", max_length=128)]
+Endpoint = Annotated[str, AfterValidator(_endpoint)]
+WordOrder = Annotated[str, AfterValidator(_word_order)]
+Port = Annotated[StrictInt, Field(ge=0, le=65535)]  # 0: any free one
+Register = Annotated[StrictInt, Field(ge=0, le=65535)]
+Bit = Annotated[int, Field(ge=0, le=15)]
+Table = Literal["holding", "input", "coil", "discrete"]
+RawType = Literal["bool", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
+
+
+class Section(BaseModel):
+    """A table of the file: unknown keys are refused, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=False)
+
+
+class GatewaySection(Section):
+    """The gateway itself. `starts_per_hour` is the limit of S23 for arming by itself after a start."""
+
+    id: Name
+    state_dir: FileBeside
+    constraints_dir: FileBeside
+    bundles_dir: FileBeside
+    weakening: Literal["confirm", "allow"] = "confirm"
+    starts_per_hour: Annotated[StrictInt, Field(ge=1)] | Literal["unlimited"] = 3
+
+
+class TagRow(Section):
+    """One tag as a CSV row or an inline table."""
+
+    id: TagName
+    table: Table
+    address: Annotated[int, Field(ge=0, le=65535)]
+    type: RawType = "uint16"
+    unit: str = ""
+    scale: Decimal = Decimal(1)
+    offset: Decimal = Decimal(0)
+    eu_low: Decimal | None = None
+    eu_high: Decimal | None = None
+    order: WordOrder | None = None  # None: the device's byte_order
+    poll_group: str
+    writable: bool = False
+    protected: bool = False
+    description: str = ""
+    flag_tag: TagName | None = None  # a status word; while its bit is set the value is forced or failed
+    flag_bit: Bit | None = None
+
+    @field_validator("scale")
+    @classmethod
+    def _scale_turns_counts_into_values(cls, scale: Decimal) -> Decimal:
+        if scale == 0 or not scale.is_finite():
+            raise ValueError("the scale must be a number other than 0")
+        return scale
+
+
+class PollGroup(Section):
+    """Tags read together."""
+
+    interval: Period
+
+
+class HandOver(Section):
+    """The block a PLC copies in one scan (S18).
+
+    It holds sequence, owner, epoch, lease, control valid, then `outputs` in their order, then the checksum.
+    The PLC's answers are read from `answer_table`.
+    """
+
+    address: Register
+    owner: Annotated[StrictInt, Field(ge=0, le=65535)] = 1
+    epoch: Annotated[StrictInt, Field(ge=0, le=65535)] = 1
+    outputs: Annotated[tuple[TagName, ...], Field(min_length=1)]
+    read_back: dict[TagName, TagName]  # output -> tag of the PLC's working value (S22)
+    answer_table: Literal["holding", "input"] = "input"
+    accepted_address: Register
+    reject_address: Register
+    owner_address: Register
+    epoch_address: Register
+    status_tag: TagName
+    remote_bit: Annotated[StrictInt, Field(ge=0, le=15)] = 0
+    in_control_bit: Annotated[StrictInt, Field(ge=0, le=15)] = 1
+    lease: Period = 3.0
+    scan: Period = 0.02
+    fallback_ramp: Duration = 0.0
+
+
+class Device(Section):
+    """One unit on a channel."""
+
+    id: Name
+    unit_id: Annotated[StrictInt, Field(ge=0, le=255)]
+    byte_order: WordOrder = "ABCD"
+    tags_csv: FileBeside | None = None
+    tags: tuple[TagRow, ...] = ()
+    poll_group: dict[str, PollGroup]
+    max_gap: Annotated[StrictInt, Field(ge=0, le=125)] = 8
+    max_registers: Annotated[StrictInt, Field(ge=1, le=125)] = 120
+    liveness_tag: TagName | None = None
+    liveness_timeout: Period = 1.0
+    hand_over: HandOver | None = None
+
+
+class Channel(Section):
+    """A link to a bus or server."""
+
+    id: Name
+    protocol: Literal["modbus-tcp"]
+    endpoint: Endpoint
+    timeout: Period = 0.5
+    reconnect_first: Period = 0.1
+    reconnect_longest: Period = 5.0
+    device: Annotated[tuple[Device, ...], Field(min_length=1)]
+
+    @property
+    def host(self) -> str:
+        """Host of the endpoint."""
+        return self.endpoint.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """Port of the endpoint."""
+        return int(self.endpoint.rpartition(":")[2])
+
+
+class OpcUaUser(Section):
+    """A user of the OPC UA server. `password_file` holds the argon2id hash, never the password."""
+
+    name: Name
+    role: Literal["viewer", "operator", "engineer", "admin", "auditor"]
+    password_file: FileBeside
+
+
+class OpcUaSection(Section):
+    """The OPC UA server. `loopback_none` opens a read-only unencrypted endpoint for this machine."""
+
+    host: str = "127.0.0.1"
+    port: Port = 4840
+    loopback_none: StrictBool = False
+    user: tuple[OpcUaUser, ...] = ()
+
+
+class MqttSection(Section):
+    """The broker to publish to; `requests` lets anyone who may publish there ask for decisions (S20)."""
+
+    host: str
+    port: Port = 1883
+    topic_prefix: str = "o3"
+    client_id: str | None = None  # None: the gateway's id
+    requests: StrictBool = False
+
+
+class WebSection(Section):
+    """The HTTP interface."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8480
+
+
+class SolverSection(Section):
+    """The solver's worker processes."""
+
+    workers: Annotated[StrictInt, Field(ge=1, le=64)] = 2
+
+
+class AccessSection(Section):
+    """Unix users who may do more than read over the internal port; the daemon's own user always may."""
+
+    operators: tuple[str, ...] = ()
+    engineers: tuple[str, ...] = ()
+
+
+class LogSection(Section):
+    """How events are written."""
+
+    format: Literal["json", "console"] = "json"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Trigger(Section):
+    """When a decision is due."""
+
+    period: Period | None = None
+    on_request: StrictBool = False
+
+
+class DecisionPoint(Section):
+    """A named decision: inputs, outputs, model, modules, trigger, deadline, mode."""
+
+    id: Name
+    mode: Literal["off", "shadow", "advisory", "armed"] = "shadow"
+    model: Name
+    inputs: Annotated[tuple[TagName, ...], Field(min_length=1)]
+    outputs: Annotated[tuple[TagName, ...], Field(min_length=1)]
+    trigger: Trigger
+    deadline: Period
+    priority: Literal["P0", "P1", "P2"] = "P1"
+    fallback: tuple[Literal["backup", "value_in_force", "value"], ...] = ("backup", "value_in_force")
+    fallback_values: dict[TagName, Decimal] = {}
+    required_modules: tuple[Name, ...] = ()
+    max_skew: Period = 0.2
+    write_delay: Duration = 0.05
+    rearm_after: Duration = 60.0
+    binding_sheet: FileBeside | None = None
+
+
+class ConfigFile(Section):
+    """The whole file."""
+
+    gateway: GatewaySection
+    channel: tuple[Channel, ...] = ()
+    decision_point: tuple[DecisionPoint, ...] = ()
+    opcua: OpcUaSection | None = None
+    mqtt: MqttSection | None = None
+    web: WebSection | None = None
+    solver: SolverSection = SolverSection()
+    access: AccessSection = AccessSection()
+    log: LogSection = LogSection()
+
+
+class GatewayConfig(ConfigFile):
+    """A checked configuration, where it was read and the digest over its file and CSVs."""
+
+    path: Path
+    digest: str
+
+    def point(self, point: str) -> DecisionPoint:
+        """The decision point of that id; `KeyError` when there is none."""
+        return {p.id: p for p in self.decision_point}[point]
+
+    def device_of(self, tag: str) -> tuple[Channel, Device]:
+        """Channel and device that hold a tag; `KeyError` when none does."""
+        for channel in self.channel:
+            for device in channel.device:
+                if any(row.id == tag for row in device.tags):
+                    return channel, device
+        raise KeyError(tag)

@@ -1,0 +1,158 @@
+import shutil
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from gateway.config.lease import lease_sum
+from gateway.config.load import load
+from gateway.config.model import GatewayConfig
+from gateway.config.tags import parse_csv, tag_definitions
+from gateway.core.errors import ConfigError
+from gateway.core.tag import TagId, TagKind
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = ROOT / "packaging" / "demo"
+
+Edit = Callable[[str, str], None]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("gateway.toml", "tk1.csv", "binding.csv"):
+        shutil.copy(DEMO / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture
+def edit(folder: Path) -> Edit:
+    def replace(old: str, new: str) -> None:
+        for name in ("gateway.toml", "tk1.csv"):
+            path = folder / name
+            text = path.read_text()
+            if old in text:
+                path.write_text(text.replace(old, new, 1))
+                return
+        raise AssertionError(old)
+
+    return replace
+
+
+def problems(folder: Path) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        load(folder / "gateway.toml")
+    return tuple(p.removeprefix(f"{folder}/") for p in caught.value.problems)
+
+
+@pytest.mark.parametrize("path", ["packaging/demo/gateway.toml", "docs/examples/gateway.toml"])
+def test_shipped_configurations_load(path: str) -> None:
+    config = load(ROOT / path)
+    assert config.decision_point[0].deadline == pytest.approx(0.1)
+
+
+def test_tags_carry_exact_scales_and_ranges(folder: Path) -> None:
+    tags = {d.id: d for d in tag_definitions(load(folder / "gateway.toml"))}
+
+    pump = tags[TagId("TK1.P101.SP")]
+    assert (pump.kind, pump.scale, pump.raw_range) == (TagKind.REAL, Fraction(1, 10), (0, 65535))
+    assert pump.writable
+    assert tags[TagId("TK1.H101.CMD")].kind is TagKind.BOOLEAN
+    assert tags[TagId("TK1.M101.STAGE")].kind is TagKind.INTEGER
+    assert tags[TagId("TK1.LT101")].eu_range == (Fraction(-1, 10), Fraction(5))
+
+
+def test_everything_wrong_is_said_at_once_with_file_line_and_column(folder: Path, edit: Edit) -> None:
+    edit('trigger = { period = "1 s"', 'trigger = { peroid = "1 s"')
+    edit('deadline = "100 ms"', "deadline = 100")
+    edit("unit_id = 1", 'unit_id = "1"')
+    edit("TK1.LT101,input,7", "TK1.LT101,imput,7")
+
+    found = problems(folder)
+
+    assert len(found) == 4
+    assert any(p.endswith("unknown key `peroid`; did you mean `period`?") for p in found)
+    assert any("`100` is not a duration" in p for p in found)
+    assert "tk1.csv:7:11" in found[-1]
+    line = 1 + (folder / "gateway.toml").read_text().split("peroid")[0].count("\n")
+    assert any(p.startswith(f"gateway.toml:{line}:13:") for p in found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            'inputs = ["TK1.LT101"',
+            'inputs = ["TK1.LT110"',
+            "unknown tag `TK1.LT110`; did you mean `TK1.LT101`?",
+        ),
+        ('host = "127.0.0.1"', 'host = "0.0.0.0"', "until the OPC UA session and trust holes are closed"),
+        ('deadline = "100 ms"', 'deadline = "1 s"', "is not shorter than the period"),
+        ("fast,yes,,Pump", "fast,,,Pump", "`TK1.P101.SP` is not writable"),
+        ("fast,yes,,Pump", "fast,,yes,Pump", "`TK1.P101.SP` is protected"),
+        ("fast,yes,,Pump", "fast,yes,yes,Pump", "a protected tag cannot be writable"),
+        ("holding,106", "holding,116", "its place in the block is holding 106"),
+        ('outputs = ["TK1.P101.SP", ', "outputs = [", "`TK1.H101.CMD` is at holding 106"),
+        ('mode = "shadow"', 'mode = "armed"\nrequired_modules = []', "cannot overwrite"),
+        ("fast,,,Inflow", "fats,,,Inflow", "unknown poll group `fats`; did you mean `fast`?"),
+        ("TK1.FLAGS,1", "TK1.FLAG,1", "unknown tag `TK1.FLAG`; did you mean `TK1.FLAGS`?"),
+        ("m,0.001,0,-0.1,5", "m,0.001,0,5,-0.1", "eu_low 5 is not below eu_high -0.1"),
+        ("m,0.001", "m,0", "the scale must be a number other than 0"),
+        ("TK1.FT101,input,8", "TK1.LT101,input,8", "tag `TK1.LT101` exists already"),
+        ('tags_csv = "tk1.csv"', 'tags_csv = "tk2.csv"', "cannot be read"),
+        ('"TK1.P101.SP" = "TK1.P101.PV", ', "", "no read-back tag for output `TK1.P101.SP`"),
+        ('fallback = ["backup"', 'fallback = ["value"', "needs fallback_values for `TK1.P101.SP`"),
+        ('endpoint = "127.0.0.1:15020"', 'endpoint = "127.0.0.1"', "is not an endpoint"),
+        ('period = "1 s", on_request = true', "on_request = false", "nothing triggers it"),
+        ("id,table", "id,id", "column `id` has no name or appears twice"),
+    ],
+)
+def test_each_mistake_is_refused_with_its_sentence(
+    folder: Path, edit: Edit, old: str, new: str, said: str
+) -> None:
+    edit(old, new)
+    assert any(said in problem for problem in problems(folder))
+
+
+# S24 and S26: nothing may be armed by configuration without rules or without a binding sheet.
+def test_armed_needs_required_modules_and_a_binding_sheet(folder: Path, edit: Edit) -> None:
+    edit('mode = "shadow"', 'mode = "armed"')
+    load(folder / "gateway.toml")
+    edit('required_modules = ["buffer-tank"]', "")
+    edit('binding_sheet = "binding.csv"', "")
+
+    found = problems(folder)
+
+    assert any("an empty rule set permits nothing" in p for p in found)
+    assert any("binding_sheet" in p for p in found)
+
+
+# S19
+def test_two_decision_points_may_not_share_a_setpoint(folder: Path) -> None:
+    path = folder / "gateway.toml"
+    text = path.read_text()
+    second = text[text.index("[[decision_point]]") :].replace('id = "buffer-tank"', 'id = "other"')
+    path.write_text(text + second)
+
+    assert any("one setpoint, one decision point" in p for p in problems(folder))
+
+
+# S11
+def test_lease_sum_names_its_terms(folder: Path) -> None:
+    config: GatewayConfig = load(folder / "gateway.toml")
+    terms = lease_sum(config, config.point("buffer-tank"))
+    assert dict(terms)["PLC lease"] == pytest.approx(3.0)
+    assert sum(seconds for _, seconds in terms) == pytest.approx(14.17)
+
+
+def test_digest_moves_with_the_file_and_with_its_table(folder: Path, edit: Edit) -> None:
+    first = load(folder / "gateway.toml").digest
+    assert load(folder / "gateway.toml").digest == first
+    edit("fast,,,Inflow", "fast,,,Inflow of tank 1")
+    assert load(folder / "gateway.toml").digest != first
+
+
+def test_spreadsheet_with_semicolons_and_quotes_is_read() -> None:
+    node = parse_csv('\ufeff# note\nid;description\nA;"x; ""y"""\n\nB\n')
+    assert node.plain() == [{"id": "A", "description": 'x; "y"'}, {"id": "B"}]
+    assert node.at((0, "description")) == (3, 3)
