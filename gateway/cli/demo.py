@@ -1,0 +1,250 @@
+"""`make run`: the demo plant, a broker and the gateway daemon, each a process of its own, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import structlog
+from rich.console import Console
+from rich.panel import Panel
+
+from gateway.config.load import load
+from gateway.config.model import GatewayConfig
+from gateway.core.errors import GatewayError, LinkError
+from gateway.link.client import LinkClient
+from gateway.protocols.mqtt.broker import demo_broker
+from gateway.protocols.opcua.passwords import hash_password
+from gateway.protocols.opcua.pki import demo_client
+
+_ROOT = Path(__file__).resolve().parents[2]
+_READY_WITHIN_S = 60.0
+_ARM_WITHIN_S = 30.0
+_USER = "engineer"
+
+
+def main() -> None:
+    """Run the demo until Ctrl-C; exit status 1 with a sentence where it cannot start."""
+    parser = argparse.ArgumentParser(description="run the demo plant and the gateway")
+    parser.add_argument("--dir", type=Path, default=Path("var/demo"), help="where the demo keeps its files")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the plant's disturbances")
+    parser.add_argument("--no-arm", action="store_true", help="leave the decision point in shadow")
+    arguments = parser.parse_args()
+    console = Console()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    try:
+        asyncio.run(_demo(console, arguments.dir.resolve(), arguments.seed, arm=not arguments.no_arm))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        pass
+    except ExceptionGroup as group:
+        for problem in group.exceptions:
+            console.print(f"[red]{problem}[/red]")
+        sys.exit(1)
+    except GatewayError as exc:
+        console.print(f"[red]{exc}[/red]")
+        sys.exit(1)
+
+
+async def _demo(console: Console, folder: Path, seed: int, *, arm: bool) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    config, password = _prepare(folder)
+    log_file = folder / "gateway.log"
+    async with (
+        _child(
+            "plant",
+            ("gateway.plantsim", *_plant_arguments(config, folder, seed)),
+            folder / "plant.log",
+        ),
+        demo_broker(config.mqtt.port if config.mqtt else 0, folder / "mosquitto") as broker,
+        _child("gateway", ("gateway", "--config", str(config.path)), log_file) as gateway,
+    ):
+        working = asyncio.create_task(_arm_and_tell(console, config, password, broker is not None, arm))
+        stopping = asyncio.create_task(stop.wait())
+        ended = asyncio.create_task(gateway.wait())
+        try:
+            await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done() and not stop.is_set():
+                tail = "\n".join(log_file.read_text().splitlines()[-12:])
+                problem = f"the gateway ended with status {ended.result()}; {log_file} ends with:\n{tail}"
+                raise _DemoFailedError(problem)
+            console.print("stopping: control-valid first, then the gateway, the broker, the plant")
+        finally:
+            for task in (working, stopping, ended):
+                task.cancel()
+            await asyncio.gather(working, stopping, ended, return_exceptions=True)
+
+
+class _DemoFailedError(GatewayError):
+    """The demo cannot go on."""
+
+
+def _prepare(folder: Path) -> tuple[GatewayConfig, str]:
+    """The demo's files under `folder`, anew from the templates; state and watched folder are kept."""
+    template = _ROOT / "packaging" / "demo"
+    if not template.is_dir():
+        problem = f"{template} is missing: run the demo from a checkout"
+        raise _DemoFailedError(problem)
+    for name in ("constraints.d", "secrets", "state"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for source in template.iterdir():
+        if source.is_file():
+            shutil.copyfile(source, folder / source.name)
+    if not any((folder / "constraints.d").glob("*.json")):
+        shutil.copyfile(_ROOT / "constraints" / "buffer-tank.json", folder / "constraints.d/buffer-tank.json")
+    bundles = folder / "bundles"
+    if not bundles.is_symlink():
+        bundles.symlink_to(_ROOT / "gateway" / "inference" / "bundles")
+    plain = folder / "secrets" / f"{_USER}.password"
+    hashed = folder / "secrets" / f"{_USER}.hash"
+    if not plain.exists() or not hashed.exists():
+        plain.write_text(secrets.token_urlsafe(9) + "\n")
+        plain.chmod(0o600)
+        hashed.write_text(hash_password(plain.read_text().strip()) + "\n")
+        hashed.chmod(0o600)
+    demo_client(folder / "state" / "pki")
+    return load(folder / "gateway.toml"), plain.read_text().strip()
+
+
+def _plant_arguments(config: GatewayConfig, folder: Path, seed: int) -> tuple[str, ...]:
+    port = config.channel[0].port
+    scan_log = folder / "plant" / "scan.csv"
+    scan_log.parent.mkdir(exist_ok=True)
+    return ("--host", "127.0.0.1", "--port", str(port), "--seed", str(seed), "--scan-log", str(scan_log))
+
+
+@asynccontextmanager
+async def _child(
+    name: str, module: tuple[str, ...], log_file: Path
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A child in a session of its own, so that Ctrl-C reaches only us and the order of stopping is ours."""
+    with log_file.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            *module,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):  # it ended between the two lines
+                process.terminate()
+            try:
+                async with asyncio.timeout(3.0):
+                    await process.wait()
+            except TimeoutError:
+                structlog.get_logger().error("child_killed", child=name)
+                process.kill()
+                await process.wait()
+
+
+async def _arm_and_tell(
+    console: Console,
+    config: GatewayConfig,
+    password: str,
+    mqtt: bool,
+    arm: bool,
+) -> None:
+    """Wait for the first verdict, say what runs, arm through the audited verb, say how that went."""
+    point = config.decision_point[0].id
+    socket_path = config.gateway.state_dir / "run" / "o3.sock"
+    try:
+        async with asyncio.timeout(_READY_WITHIN_S):
+            first = await _first_decision(socket_path)
+    except TimeoutError:
+        console.print(
+            f"[red]no decision within {_READY_WITHIN_S:.0f} s: read {config.path.parent}/gateway.log[/red]"
+        )
+        return
+    console.print(_panel(config, password, mqtt=mqtt))
+    console.print(f"first verdict: {first['outcome']} (decision {first['id']}, {point} in {first['mode']})")
+    if not arm:
+        return
+    why = ""
+    for _ in range(int(_ARM_WITHIN_S)):
+        why = await _ask_armed(socket_path, point)
+        if not why:
+            console.print(f"`o3ctl mode {point} armed` done: the gateway is in control of the demo plant")
+            return
+        await asyncio.sleep(1)
+    console.print(f"[yellow]{why}[/yellow]\narm it by hand: {_o3ctl(config)} mode {point} armed")
+
+
+async def _first_decision(socket_path: Path) -> dict[str, Any]:
+    while True:
+        with contextlib.suppress(LinkError):  # the daemon is still starting
+            client = await LinkClient.connect(socket_path, "demo")
+            try:
+                answer = await client.ask("decisions", {"limit": 1})
+                if answer.ok and answer.result and answer.result[0]["outcome"] != "undetermined":
+                    found: dict[str, Any] = answer.result[0]
+                    return found
+            finally:
+                await client.aclose()
+        await asyncio.sleep(0.1)
+
+
+async def _ask_armed(socket_path: Path, point: str) -> str:
+    try:
+        client = await LinkClient.connect(socket_path, "demo")
+    except LinkError as exc:
+        return str(exc)
+    try:
+        return (await client.ask("mode", {"point": point, "mode": "armed"})).error
+    except LinkError as exc:
+        return str(exc)
+    finally:
+        await client.aclose()
+
+
+def _o3ctl(config: GatewayConfig) -> str:
+    socket_path = config.gateway.state_dir / "run" / "o3.sock"
+    return f"{Path(sys.executable).parent / 'o3ctl'} --socket {os.path.relpath(socket_path)}"
+
+
+def _panel(config: GatewayConfig, password: str, *, mqtt: bool) -> Panel:
+    folder = os.path.relpath(config.path.parent)
+    watched = os.path.relpath(config.gateway.constraints_dir)
+    o3ctl = f"{os.path.relpath(Path(sys.executable).parent / 'o3ctl')} --socket {folder}/state/run/o3.sock"
+    opcua = config.opcua.port if config.opcua else 0
+    web = config.web.port if config.web else 0
+    broker = f"127.0.0.1:{config.mqtt.port}, topics {config.mqtt.topic_prefix}/#" if config.mqtt else "-"
+    lines = [
+        f"plant      Modbus TCP {config.channel[0].endpoint} (soft PLC, unit 1; panel, unit 2)",
+        f"OPC UA     opc.tcp://127.0.0.1:{opcua}/o3   user {_USER}, password {password}",
+        f"           client certificate {folder}/state/pki/demo/ (trusted)",
+        "           read-only without security, on this machine only",
+        f"MQTT       {broker}" if mqtt else "MQTT       off: mosquitto is not installed",
+        f"page, API  http://127.0.0.1:{web}/",
+        f"watched    {watched}",
+        f"log        {folder}/gateway.log",
+        "",
+        "try next, in another terminal:",
+        f"  {o3ctl} status",
+        f"  {o3ctl} decisions --follow",
+        f"  cp docs/examples/lower-level-limit.json {watched}/",
+        f"  rm {watched}/lower-level-limit.json    then   {o3ctl} runtime approve lower-level-limit",
+        "Ctrl-C stops everything.",
+    ]
+    return Panel("\n".join(lines), title="O3 edge gateway demo", expand=False, highlight=False)
+
+
+if __name__ == "__main__":
+    main()

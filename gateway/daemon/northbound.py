@@ -1,0 +1,66 @@
+"""The northbound processes: what they are told at start, and who keeps them running."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from gateway.config.model import GatewayConfig
+from gateway.core.clock import Clock
+from gateway.core.errors import ConfigError
+from gateway.storage.state import write_durably
+from gateway.supervision.service import ServiceProcess
+
+
+def northbound_services(config: GatewayConfig, socket_path: Path, clock: Clock) -> list[ServiceProcess]:
+    """One supervised child for each northbound front end that is configured."""
+    services: list[ServiceProcess] = []
+    if config.opcua is not None:
+        settings = _opcua_settings(config)
+        services.append(
+            ServiceProcess(
+                "o3-opcua",
+                "gateway.protocols.opcua",
+                lambda: ("--link", str(socket_path), "--config", str(settings)),
+                clock,
+            )
+        )
+    if config.web is not None:
+        arguments: Sequence[str] = (
+            "--link",
+            str(socket_path),
+            "--host",
+            config.web.host,
+            "--port",
+            str(config.web.port),
+        )
+        services.append(ServiceProcess("o3-web", "gateway.web", lambda: arguments, clock))
+    return services
+
+
+def _opcua_settings(config: GatewayConfig) -> Path:
+    """Writes the process's one settings file, readable by this user only; raises `ConfigError`."""
+    section = config.opcua
+    users: list[dict[str, str]] = []
+    for user in section.user if section is not None else ():
+        try:
+            stored = user.password_file.read_text().strip()
+        except OSError as exc:
+            file = f"{user.password_file} cannot be read: {exc.strerror}"
+            why = f"{config.path}: opcua.user `{user.name}`: {file}"
+            raise ConfigError((why,)) from exc
+        users.append({"name": user.name, "password_hash": stored, "role": user.role})
+    path = config.gateway.state_dir / "run" / "opcua.json"
+    settings = {
+        "gateway_id": config.gateway.id,
+        "pki_dir": str(config.gateway.state_dir / "pki"),
+        "host": section.host if section is not None else "127.0.0.1",
+        "port": section.port if section is not None else 0,
+        "users": users,
+        "loopback_none": section.loopback_none if section is not None else False,
+    }
+    write_durably(path, msgspec.json.encode(settings))
+    path.chmod(0o600)
+    return path

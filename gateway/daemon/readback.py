@@ -1,0 +1,52 @@
+"""Watches the PLC's working values: what each output really is, and changes nobody requested (S19, S22)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gateway.core.decision import Mode, PointId
+from gateway.core.tag import TagId, TagValue, exact
+from gateway.core.tagstore import TagStore
+from gateway.pipeline.point import Point
+from gateway.pipeline.writer import SetpointWriter
+
+
+@dataclass(slots=True)
+class ReadBack:
+    """Feeds output histories from the tag store. `take` observes every change, `settle` judges at leisure."""
+
+    points: Mapping[PointId, Point]
+    store: TagStore
+    writer: SetpointWriter
+    _outputs: dict[TagId, list[tuple[Point, TagId]]] = field(default_factory=dict)
+    _unrequested: dict[PointId, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for point in self.points.values():
+            for output, tag in point.settings.read_back.items():
+                self._outputs.setdefault(tag, []).append((point, output))
+
+    def take(self, tag: TagId, value: TagValue) -> None:
+        """One sample of any tag; those that are not a working value are nothing to us."""
+        for point, output in self._outputs.get(tag, ()):
+            if not value.status.is_plain_good or value.value is None or isinstance(value.value, str):
+                continue
+            if point.histories[output].observe(exact(value.value), value.confirmed_at):
+                self._unrequested[point.settings.id] = f"`{output}` became {value.value} without a request"
+
+    def settle(self) -> list[tuple[Point, str]]:
+        """Points whose outputs were changed by somebody while we were in control, and how.
+
+        While the PLC is not under our control its own fallback moves them, which is its right: then only the
+        history is taken over, and the next write is again the value in force (S23).
+        """
+        found: list[tuple[Point, str]] = []
+        for point in self.points.values():
+            in_control = self.writer.status_bit(point, point.settings.in_control_bit)
+            why = self._unrequested.pop(point.settings.id, "")
+            if not in_control:
+                point.first_write_due = True
+            elif why and point.mode is Mode.ARMED and not point.first_write_due:
+                found.append((point, why))
+        return found
