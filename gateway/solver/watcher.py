@@ -1,0 +1,219 @@
+"""The watched folder: tells of files once they have settled, and of files that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import stat
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+import watchfiles
+
+from gateway.core.clock import Clock
+
+log = structlog.get_logger().bind(component="watcher")
+
+SUFFIX = ".json"
+SETTLE_S = 0.05  # the same content on two looks this far apart is a whole copy, if it parses
+GIVE_UP_S = 0.3  # what still does not parse, or is still missing, after this long is meant that way
+RESCAN_S = 0.25  # sees what the kernel does not tell: network mounts, targets of links
+LIMIT_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file holds; `problem` says why it could not be read, else empty."""
+
+    data: bytes
+    digest: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettled:
+    """A file is whole, or broken for good."""
+
+    name: str
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class FileGone:
+    """A file was taken out."""
+
+    name: str
+
+
+FolderChange = FileSettled | FileGone
+
+
+@dataclass(slots=True)
+class _Look:
+    digest: str | None  # None: missing
+    since: float
+
+
+@dataclass(slots=True)
+class Settling:
+    """Decides when a file may be told of. Pure: time and contents are given."""
+
+    parses: Callable[[bytes], bool]
+    _looks: dict[str, _Look] = field(default_factory=dict)
+    _told: dict[str, str] = field(default_factory=dict)
+
+    def look(self, now: float, found: Mapping[str, Content]) -> list[FolderChange]:
+        """Changes that are certain now; each is told once."""
+        changes: list[FolderChange] = []
+        for name in sorted(found.keys() | self._looks.keys()):
+            content = found.get(name)
+            digest = content.digest if content is not None else None
+            seen = self._looks.get(name)
+            if seen is None or seen.digest != digest:
+                seen = self._looks[name] = _Look(digest, now)
+            change = self._certain(name, content, now - seen.since)
+            if change is not None:
+                changes.append(change)
+        return changes
+
+    @property
+    def unsettled(self) -> bool:
+        """True while some file has changed and is not told of yet."""
+        return any(look.digest != self._told.get(name) for name, look in self._looks.items())
+
+    def _certain(self, name: str, content: Content | None, unchanged_s: float) -> FolderChange | None:
+        if content is None:
+            if unchanged_s < GIVE_UP_S:
+                return None
+            del self._looks[name]
+            return FileGone(name) if self._told.pop(name, None) is not None else None
+        if self._told.get(name) == content.digest or unchanged_s < SETTLE_S:
+            return None
+        whole = not content.problem and self.parses(content.data)
+        if not whole and unchanged_s < GIVE_UP_S:
+            return None
+        self._told[name] = content.digest
+        return FileSettled(name, content)
+
+
+class FolderReader:
+    """Reads the module files of one folder; reads a file again only when its stamps moved."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, tuple[tuple[int, ...], Content]] = {}
+
+    def read(self, *, again: bool) -> dict[str, Content] | None:
+        """Every module file by name; None when the folder itself cannot be read. `again` trusts no stamp."""
+        try:
+            names = [p.name for p in self._folder.iterdir() if is_module_name(p.name)]
+        except OSError:
+            return None
+        found: dict[str, Content] = {}
+        for name in names:
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # taken out between the two calls, or a link to nothing
+                found[name] = self._file(name, again=again)
+        self._known = {name: known for name, known in self._known.items() if name in found}
+        return found
+
+    def _file(self, name: str, *, again: bool) -> Content:
+        path = self._folder / name
+        stamps = path.stat()
+        key = (stamps.st_ino, stamps.st_dev, stamps.st_size, stamps.st_mtime_ns, stamps.st_ctime_ns)
+        known = self._known.get(name)
+        if known is not None and known[0] == key and not again:
+            return known[1]
+        if not stat.S_ISREG(stamps.st_mode):  # a FIFO would hold the reader for ever
+            content = _unreadable("it is not a regular file")
+        elif stamps.st_size > LIMIT_BYTES:
+            content = _unreadable(f"it has {stamps.st_size} bytes; a module has at most {LIMIT_BYTES}")
+        else:
+            content = _read(path)
+        self._known[name] = (key, content)
+        return content
+
+
+class FolderWatcher:
+    """Watches one folder. Files that vanish with the whole folder are not told as gone."""
+
+    def __init__(self, folder: Path, parses: Callable[[bytes], bool], clock: Clock) -> None:
+        self._folder = folder
+        self._reader = FolderReader(folder)
+        self._settling = Settling(parses)
+        self._clock = clock
+        self._stirred = asyncio.Event()
+        self._folder_lost = False
+
+    async def first(self, patience_s: float = 1.0) -> list[FolderChange]:
+        """What the folder holds at the start, settled or not after `patience_s` left for later."""
+        end = self._clock.monotonic() + patience_s
+        changes = await self._look()
+        while self._settling.unsettled and self._clock.monotonic() < end:
+            await asyncio.sleep(SETTLE_S)
+            changes += await self._look()
+        return changes
+
+    async def run(self, on_changes: Callable[[Sequence[FolderChange]], Awaitable[None]]) -> None:
+        """Call `on_changes` with each batch of certain changes, one call at a time, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._listen(), name="constraints-listen")
+            while True:
+                changes = await self._look()
+                if changes:
+                    await on_changes(changes)
+                    continue
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Until the kernel tells of a change or the next look is due."""
+        self._stirred.clear()
+        wait_s = SETTLE_S if self._settling.unsettled else RESCAN_S
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._stirred.wait()
+        if self._settling.unsettled:  # a stir while files settle must not turn into a busy loop
+            await asyncio.sleep(SETTLE_S / 5)
+
+    async def _look(self) -> list[FolderChange]:
+        again = self._settling.unsettled
+        found = await asyncio.to_thread(self._reader.read, again=again)
+        if (found is None) != self._folder_lost:
+            self._folder_lost = found is None
+            log.warning("constraints_folder_lost" if self._folder_lost else "constraints_folder_found")
+        return [] if found is None else self._settling.look(self._clock.monotonic(), found)
+
+    async def _listen(self) -> None:
+        """Wake the looks when the kernel tells of a change; where it cannot, the rescan is enough."""
+        while True:
+            try:
+                async for _ in watchfiles.awatch(
+                    self._folder, watch_filter=None, debounce=50, step=10, recursive=False
+                ):
+                    self._stirred.set()
+            except OSError as exc:
+                log.debug("constraints_listen_failed", reason=str(exc))
+            await asyncio.sleep(1.0)
+
+
+def is_module_name(name: str) -> bool:
+    """True for names that may hold a module; hidden and temporary names may not."""
+    return name.endswith(SUFFIX) and not name.startswith((".", "~", "#"))
+
+
+def _read(path: Path) -> Content:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        return _unreadable(exc.strerror or str(exc))
+    return Content(data, hashlib.sha256(data).hexdigest())
+
+
+def _unreadable(problem: str) -> Content:
+    return Content(b"", f"unreadable: {problem}", problem)

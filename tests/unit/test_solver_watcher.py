@@ -1,0 +1,138 @@
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from gateway.core.clock import SystemClock
+from gateway.solver.watcher import (
+    Content,
+    FileGone,
+    FileSettled,
+    FolderChange,
+    FolderReader,
+    FolderWatcher,
+    Settling,
+)
+
+
+def parses(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except ValueError:
+        return False
+    return True
+
+
+def content(data: bytes) -> Content:
+    return Content(data, hashlib.sha256(data).hexdigest())
+
+
+GOOD, OTHER, HALF = content(b'{"id": 1}'), content(b'{"id": 2}'), content(b'{"id"')
+
+
+def test_a_file_is_told_of_once_after_two_looks_at_the_same_content() -> None:
+    settling = Settling(parses)
+    assert settling.look(0.0, {"a.json": GOOD}) == []
+    assert settling.unsettled
+    assert settling.look(0.02, {"a.json": GOOD}) == []
+    assert settling.look(0.06, {"a.json": GOOD}) == [FileSettled("a.json", GOOD)]
+    assert settling.look(0.5, {"a.json": GOOD}) == []
+    assert not settling.unsettled
+
+
+# A slow copy grows; each half of it may stand still for a while.
+def test_a_partial_copy_is_told_of_only_when_whole() -> None:
+    settling = Settling(parses)
+    settling.look(0.0, {"a.json": HALF})
+    assert settling.look(0.2, {"a.json": HALF}) == []
+    assert settling.look(0.25, {"a.json": GOOD}) == []
+    assert settling.look(0.31, {"a.json": GOOD}) == [FileSettled("a.json", GOOD)]
+
+
+def test_a_broken_file_is_told_of_after_it_stayed_broken() -> None:
+    settling = Settling(parses)
+    settling.look(0.0, {"a.json": HALF})
+    assert settling.look(0.29, {"a.json": HALF}) == []
+    assert settling.look(0.31, {"a.json": HALF}) == [FileSettled("a.json", HALF)]
+
+
+def test_the_same_content_dropped_again_is_nothing_new() -> None:
+    settling = Settling(parses)
+    settling.look(0.0, {"a.json": GOOD})
+    settling.look(0.1, {"a.json": GOOD})
+    settling.look(0.2, {})
+    settling.look(0.25, {"a.json": HALF})
+    assert settling.look(0.3, {"a.json": GOOD}) == []
+    assert settling.look(0.9, {"a.json": GOOD}) == []
+
+
+def test_a_file_is_gone_only_when_it_stays_away() -> None:
+    settling = Settling(parses)
+    settling.look(0.0, {"a.json": GOOD})
+    settling.look(0.1, {"a.json": GOOD})
+    assert settling.look(0.2, {}) == []
+    assert settling.look(0.6, {}) == [FileGone("a.json")]
+    assert settling.look(1.0, {}) == []
+    settling.look(2.0, {"a.json": OTHER})
+    assert settling.look(2.1, {"a.json": OTHER}) == [FileSettled("a.json", OTHER)]
+
+
+def test_reader_takes_links_and_refuses_what_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(GOOD.data)
+    (tmp_path / "link.json").symlink_to("target")
+    (tmp_path / "nothing.json").symlink_to("missing")
+    (tmp_path / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / ".hidden.json").write_bytes(GOOD.data)
+    (tmp_path / "a.refused.txt").write_bytes(b"x")
+
+    found = FolderReader(tmp_path).read(again=False)
+
+    assert found is not None
+    assert set(found) == {"link.json", "folder.json", "pipe.json"}
+    assert found["link.json"] == GOOD
+    assert "regular file" in found["pipe.json"].problem
+
+
+def test_a_lost_folder_is_not_a_folder_of_lost_files(tmp_path: Path) -> None:
+    assert FolderReader(tmp_path / "unmounted").read(again=False) is None
+
+
+@asynccontextmanager
+async def watched(folder: Path) -> AsyncIterator["asyncio.Queue[FolderChange]"]:
+    queue: asyncio.Queue[FolderChange] = asyncio.Queue()
+
+    async def take(changes: Sequence[FolderChange]) -> None:
+        for change in changes:
+            queue.put_nowait(change)
+
+    watcher = FolderWatcher(folder, parses, SystemClock())
+    await take(await watcher.first())
+    task = asyncio.create_task(watcher.run(take))
+    try:
+        yield queue
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_real_folder_is_followed_within_a_second(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(GOOD.data)
+    async with watched(tmp_path) as queue, asyncio.timeout(10):
+        assert await queue.get() == FileSettled("a.json", GOOD)
+
+        loop = asyncio.get_running_loop()
+        dropped = loop.time()
+        (tmp_path / "b.json").write_bytes(OTHER.data)
+        assert await queue.get() == FileSettled("b.json", OTHER)
+        assert loop.time() - dropped < 1.0
+
+        (tmp_path / "new").write_bytes(OTHER.data)
+        (tmp_path / "new").rename(tmp_path / "a.json")
+        assert await queue.get() == FileSettled("a.json", OTHER)
+
+        (tmp_path / "b.json").unlink()
+        assert await queue.get() == FileGone("b.json")
