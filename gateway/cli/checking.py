@@ -1,0 +1,83 @@
+"""`o3ctl check FILE`: everything wrong at once, or what the configuration would run. Works offline."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.config.lease import lease_sum
+from gateway.config.load import load
+from gateway.config.model import DecisionPoint, GatewayConfig
+from gateway.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The sum of S11 for one decision point, in seconds."""
+
+    point: str
+    mode: str
+    terms: list[tuple[str, float]]
+    total: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """What is wrong, or a summary of what is right."""
+
+    file: str
+    problems: list[str]
+    gateway: str = ""
+    digest: str = ""
+    channels: int = 0
+    devices: int = 0
+    tags: int = 0
+    leases: list[Lease]
+
+    def plain(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"ok": not self.problems, **asdict(self)}
+
+
+def check(path: Path) -> CheckReport:
+    """Read `path` as the daemon would; never raises for what is wrong with it."""
+    try:
+        config = load(path)
+    except ConfigError as exc:
+        return CheckReport(file=str(path), problems=list(exc.problems), leases=[])
+    devices = [device for channel in config.channel for device in channel.device]
+    return CheckReport(
+        file=str(path),
+        problems=[],
+        gateway=config.gateway.id,
+        digest=config.digest,
+        channels=len(config.channel),
+        devices=len(devices),
+        tags=sum(len(device.tags) for device in devices),
+        leases=[_lease(config, point) for point in config.decision_point],
+    )
+
+
+def _lease(config: GatewayConfig, point: DecisionPoint) -> Lease:
+    terms = lease_sum(config, point)
+    return Lease(point=point.id, mode=point.mode, terms=terms, total=sum(seconds for _, seconds in terms))
+
+
+def sentences(report: CheckReport) -> list[str]:
+    """The report for people."""
+    if report.problems:
+        count = len(report.problems)
+        return [*report.problems, f"{count} problem{'s' if count > 1 else ''}; nothing was changed"]
+    parts = f"{report.channels} channels, {report.devices} devices, {report.tags} tags"
+    said = [
+        f"{report.file}: gateway `{report.gateway}` can run with this",
+        f"{parts}, {len(report.leases)} decision points, digest {report.digest[:16]}",
+    ]
+    for lease in report.leases:
+        terms = " + ".join(f"{name} {seconds:g}" for name, seconds in lease.terms)
+        said.append(
+            f"decision point `{lease.point}` ({lease.mode}): {terms} = {lease.total:g} s; armed needs a safe "
+            "set, or a horizon at least this long (S11)"
+        )
+    return said

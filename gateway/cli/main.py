@@ -1,0 +1,181 @@
+"""o3ctl: one verb a function. What a verb needs is imported inside, so that `o3ctl --help` is quick.
+
+Exit status: 0 done, 1 refused or something is wrong, 2 wrong usage, 3 no gateway answers.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gateway.cli.operating import Operator
+
+app = typer.Typer(
+    name="o3ctl",
+    help="Operate a running O3 edge gateway, or check its configuration.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+runtime = typer.Typer(name="runtime", help="Constraint modules of the running gateway.", no_args_is_help=True)
+app.add_typer(runtime)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Socket = Annotated[
+    Path | None,
+    typer.Option("--socket", metavar="PATH", help="The gateway's internal port (default: $O3_SOCKET)."),
+]
+Module = Annotated[str, typer.Argument(metavar="MODULE", help="A constraint module's id.")]
+
+
+class ModeName(enum.StrEnum):
+    """Modes a decision point can be put into."""
+
+    OFF = "off"
+    SHADOW = "shadow"
+    ADVISORY = "advisory"
+    ARMED = "armed"
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="gateway.toml")], as_json: AsJson = False
+) -> None:
+    """Say everything that is wrong with a configuration, or what it would run. Needs no gateway."""
+    from gateway.cli import checking  # noqa: PLC0415  # pydantic and the grammars
+
+    report = checking.check(file)
+    if as_json:
+        print(json.dumps(report.plain(), indent=2, ensure_ascii=False))
+    else:
+        for sentence in checking.sentences(report):
+            print(sentence)
+    raise typer.Exit(1 if report.problems else 0)
+
+
+@app.command()
+def status(socket: Socket = None, as_json: AsJson = False) -> None:
+    """Health, decision points, constraint modules and alarms."""
+    raise typer.Exit(_operator(socket, as_json).status())
+
+
+@app.command()
+def tags(socket: Socket = None, as_json: AsJson = False) -> None:
+    """Every tag's newest value, quality and age."""
+    raise typer.Exit(_operator(socket, as_json).tags())
+
+
+@app.command()
+def decisions(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new decisions.")] = False,
+    point: Annotated[str | None, typer.Option("--point", help="Only this decision point.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many.")] = 20,
+    socket: Socket = None,
+    as_json: AsJson = False,
+) -> None:
+    """The newest decisions, newest first; with --follow oldest first and without end."""
+    operator = _operator(socket, as_json)
+    raise typer.Exit(operator.follow(limit, point) if follow else operator.decisions(limit, point))
+
+
+@app.command()
+def explain(
+    decision: Annotated[str, typer.Argument(metavar="DECISION", help="A decision's id.")],
+    socket: Socket = None,
+    as_json: AsJson = False,
+) -> None:
+    """Why a decision came out as it did, and on what evidence."""
+    raise typer.Exit(_operator(socket, as_json).explain(decision))
+
+
+@app.command()
+def mode(
+    point: Annotated[str, typer.Argument(metavar="POINT", help="A decision point's id.")],
+    to: Annotated[ModeName, typer.Argument(metavar="off|shadow|advisory|armed")],
+    socket: Socket = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a decision point into a mode. Arming needs the role engineer."""
+    args = {"point": point, "mode": to.value}
+    raise typer.Exit(_operator(socket, as_json).act("mode", args, f"{point} is {to.value}"))
+
+
+@app.command()
+def ack(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="An alarm's source, see o3ctl status.")],
+    socket: Socket = None,
+    as_json: AsJson = False,
+) -> None:
+    """Acknowledge a standing alarm."""
+    said = f"{source} is acknowledged"
+    raise typer.Exit(_operator(socket, as_json).act("ack", {"source": source}, said))
+
+
+@app.command("stop-writes")
+def stop_writes(
+    resume: Annotated[bool, typer.Option("--resume", help="Let writes happen again.")] = False,
+    socket: Socket = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stop all writes (the kill switch): no setpoint leaves the gateway until --resume."""
+    stopped = "writes are stopped; resume with: o3ctl stop-writes --resume"
+    said = "writes may happen again" if resume else stopped
+    raise typer.Exit(_operator(socket, as_json).act("stop-writes", {"resume": resume}, said))
+
+
+@runtime.command("list")
+def runtime_list(socket: Socket = None, as_json: AsJson = False) -> None:
+    """Constraint modules: in force, waiting, refused and why."""
+    raise typer.Exit(_operator(socket, as_json).modules("runtime.list", {}))
+
+
+@runtime.command("load")
+def runtime_load(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A constraint module.")],
+    priority: Annotated[int | None, typer.Option("--priority", min=0, max=15)] = None,
+    socket: Socket = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a constraint module in force."""
+    args: dict[str, Any] = {"path": str(path.resolve())}  # the gateway has another working folder
+    if priority is not None:
+        args["priority"] = priority
+    raise typer.Exit(_operator(socket, as_json).modules("runtime.load", args))
+
+
+@runtime.command("unload")
+def runtime_unload(module: Module, socket: Socket = None, as_json: AsJson = False) -> None:
+    """Ask to take a constraint module out; a weakening of an armed point waits for approval (S24)."""
+    raise typer.Exit(_operator(socket, as_json).modules("runtime.unload", {"module": module}))
+
+
+@runtime.command("approve")
+def runtime_approve(module: Module, socket: Socket = None, as_json: AsJson = False) -> None:
+    """Approve a waiting change of a constraint module (S24)."""
+    raise typer.Exit(_operator(socket, as_json).modules("runtime.approve", {"module": module}))
+
+
+def main() -> None:
+    """Entry point of `o3ctl`."""
+    try:
+        app()
+    except BrokenPipeError:
+        # The reader (`head`, `less`) has seen enough; stdout goes elsewhere so that exit stays quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _operator(socket: Path | None, as_json: bool) -> Operator:
+    from gateway.cli import asking, operating  # noqa: PLC0415  # asyncio, msgspec, rich
+
+    return operating.Operator(asking.find_socket(socket), as_json)
+
+
+if __name__ == "__main__":
+    main()

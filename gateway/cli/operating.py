@@ -1,0 +1,131 @@
+"""The verbs that need a running gateway: ask, then show for people or print JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from gateway.cli import explaining, following, show
+from gateway.cli.asking import CommandError, ask, run, typed
+from gateway.link.messages import (
+    Alarm,
+    DecisionView,
+    GatewayState,
+    ModuleState,
+    PointState,
+    TagInfo,
+    TagState,
+)
+
+_T = TypeVar("_T")
+_INTERRUPTED = 130  # as a shell reports a command ended by Ctrl-C
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Answer to `status`."""
+
+    gateway: GatewayState
+    points: list[PointState]
+    modules: list[ModuleState]
+    alarms: list[Alarm]
+
+
+class Tag(msgspec.Struct, frozen=True):
+    """One element of the answer to `tags`."""
+
+    info: TagInfo
+    state: TagState
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A person or a program at one gateway. Every method returns the exit status."""
+
+    socket: Path
+    as_json: bool
+
+    def status(self) -> int:
+        """Health, decision points, modules, alarms."""
+
+        def shown(s: Status) -> None:
+            show.show_status(show.console(), s.gateway, s.points, s.modules, s.alarms)
+
+        return self._ask("status", {}, Status, shown)
+
+    def tags(self) -> int:
+        """Every tag."""
+
+        def shown(tags: list[Tag]) -> None:
+            show.console().print(show.tag_table([(t.info, t.state) for t in tags]))
+
+        return self._ask("tags", {}, list[Tag], shown)
+
+    def decisions(self, limit: int, point: str | None) -> int:
+        """The newest decisions."""
+
+        def shown(views: list[DecisionView]) -> None:
+            show.console().print(show.decision_table(views))
+
+        return self._ask("decisions", {"limit": limit, "point": point}, list[DecisionView], shown)
+
+    def follow(self, limit: int, point: str | None) -> int:
+        """Decisions without end."""
+        out = show.console()
+
+        def shown(view: DecisionView) -> None:
+            if self.as_json:
+                print(json.dumps(msgspec.to_builtins(view), ensure_ascii=False), flush=True)
+            else:
+                out.print(show.decision_line(view), soft_wrap=True)
+
+        try:
+            run(self.socket, following.follow(self.socket, limit, point, shown))
+        except CommandError as exc:
+            return failed(exc)
+        except KeyboardInterrupt:
+            return _INTERRUPTED
+        return 0
+
+    def explain(self, decision: str) -> int:
+        """One decision in full."""
+
+        def shown(view: DecisionView) -> None:
+            explaining.explain(show.console(), view)
+
+        return self._ask("explain", {"id": decision}, DecisionView, shown)
+
+    def modules(self, verb: str, args: dict[str, Any]) -> int:
+        """`runtime.list`, and the `runtime` verbs that answer with the new list."""
+
+        def shown(modules: list[ModuleState]) -> None:
+            show.console().print(show.module_table(modules, time.time_ns()))
+
+        return self._ask(verb, args, list[ModuleState], shown)
+
+    def act(self, verb: str, args: dict[str, Any], sentence: str) -> int:
+        """A verb whose answer people need not see; `sentence` says that it was done."""
+        return self._ask(verb, args, dict[str, Any], lambda _: print(sentence))
+
+    def _ask(self, verb: str, args: dict[str, Any], kind: type[_T], shown: Callable[[_T], None]) -> int:
+        try:
+            result = ask(self.socket, verb, args)
+            if self.as_json:
+                print(json.dumps(result, indent=2, ensure_ascii=False))
+            else:
+                shown(typed(result, kind))
+        except CommandError as exc:
+            return failed(exc)
+        return 0
+
+
+def failed(exc: CommandError) -> int:
+    """Say the sentence where errors go; the exit status."""
+    print(f"o3ctl: {exc.sentence}", file=sys.stderr)
+    return exc.exit_status

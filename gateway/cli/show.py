@@ -1,0 +1,172 @@
+"""Tables for people, by rich: colours only on a terminal, whole values when piped."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gateway.cli import words
+from gateway.link.messages import (
+    Alarm,
+    DecisionView,
+    GatewayState,
+    ModuleState,
+    PointState,
+    TagInfo,
+    TagState,
+)
+
+_PIPED_WIDTH = 200
+
+
+def console() -> Console:
+    """Standard output. Piped, it is wide and plain: no colours, nothing cut at 80 columns.
+
+    Texts are shown as they are: a `[` in an operator's words is no markup.
+    """
+    terminal = sys.stdout.isatty()
+    return Console(highlight=False, markup=False, emoji=False, width=None if terminal else _PIPED_WIDTH)
+
+
+def show_status(
+    out: Console,
+    gateway: GatewayState,
+    points: list[PointState],
+    modules: list[ModuleState],
+    alarms: list[Alarm],
+) -> None:
+    """The whole on one screen, what needs a person first."""
+    now = time.time_ns()
+    if gateway.writes_stopped:
+        out.print(Text("WRITES ARE STOPPED; resume with: o3ctl stop-writes --resume", style="bold red"))
+    standing = [a for a in alarms if a.active or not a.acknowledged]
+    if standing:
+        out.print(alarm_table(standing, now))
+    health = Text("healthy", "green") if gateway.healthy else Text("NOT HEALTHY", "bold red")
+    up = words.ago(gateway.started_ns, now)
+    head = f"gateway {gateway.id}, version {gateway.version}, up {up}, "
+    out.print(Text.assemble(head, health))
+    rules = gateway.rule_set_digest[:19] or "none"
+    out.print(f"rule set {gateway.generation} ({rules}), configuration {gateway.config_digest[:19]}")
+    if gateway.inference:
+        out.print("inference " + ", ".join(f"{k} {v}" for k, v in gateway.inference.items()))
+    for part, text in gateway.parts.items():
+        if text != "ok":
+            out.print(Text(f"{part}: {text}", style="red"))
+    out.print(point_table(points))
+    out.print(module_table(modules, now))
+
+
+def alarm_table(alarms: list[Alarm], now_ns: int) -> Table:
+    """Standing alarms: what, what of it, what to do."""
+    table = _table("source", "state", "for", "cause", "consequence", "action", title="alarms")
+    for alarm in sorted(alarms, key=lambda a: -a.severity):
+        state = "active" if alarm.active else "ended"
+        state += "" if alarm.acknowledged else ", unacknowledged"
+        style = "bold red" if alarm.active else "yellow"
+        since = words.ago(alarm.since_ns, now_ns)
+        table.add_row(alarm.source, Text(state, style), since, alarm.cause, alarm.consequence, alarm.action)
+    return table
+
+
+def point_table(points: list[PointState]) -> Table:
+    """Decision points: mode, control, and why one cannot write."""
+    table = _table("point", "mode", "in control", "model", "last decision", "cannot write because")
+    for point in points:
+        mode = Text(point.mode, "bold green" if point.mode == "armed" else "")
+        table.add_row(
+            point.id,
+            mode,
+            "yes" if point.in_control else "no",
+            point.model,
+            point.last_decision or "-",
+            point.blocked or "-",
+        )
+    return table
+
+
+def module_table(modules: list[ModuleState], now_ns: int) -> Table:
+    """Constraint modules: what is in force, the last attempt and the last success, apart."""
+    table = _table(
+        "module", "state", "revision", "priority", "in force since", "last attempt", "refused because"
+    )
+    styles = {"active": "green", "pending": "yellow", "refused": "red"}
+    for module in modules:
+        table.add_row(
+            module.id or module.file,
+            Text(module.state, styles.get(module.state, "bright_black")),
+            str(module.revision),
+            str(module.priority),
+            words.ago(module.last_success_ns, now_ns),
+            words.ago(module.last_attempt_ns, now_ns),
+            "\n".join(module.refused_because) or "-",
+        )
+    return table
+
+
+def tag_table(tags: list[tuple[TagInfo, TagState]]) -> Table:
+    """Values never without their quality and age."""
+    now = time.time_ns()
+    table = _table("tag", "value", "quality", "age", "range", "writable", "description")
+    for info, state in tags:
+        good = state.status == 0
+        limits = "-" if info.low is None or info.high is None else f"{info.low:g} to {info.high:g}"
+        table.add_row(
+            info.id,
+            words.value_text(state, info),
+            Text(words.quality_text(state.status), "green" if good else "red"),
+            words.ago(state.server_ts_ns, now),
+            limits,
+            "yes" if info.writable else "no",
+            info.description,
+        )
+    return table
+
+
+def decision_table(views: list[DecisionView]) -> Table:
+    """Decisions, one a row."""
+    table = _table("at", "decision", "point", "mode", "outcome", "let out", "by", "write", "why")
+    for view in views:
+        table.add_row(
+            words.local_time(view.at_ns),
+            view.id or "-",
+            view.point,
+            view.mode,
+            Text(view.outcome, words.OUTCOME_STYLE.get(view.outcome, "")),
+            words.registers_text(view.setpoints),
+            view.written_by or "-",
+            Text(view.write_outcome or "-", words.WRITE_STYLE.get(view.write_outcome, "red")),
+            why(view),
+        )
+    return table
+
+
+def decision_line(view: DecisionView) -> Text:
+    """One decision as one line, for following."""
+    return Text.assemble(
+        f"{words.local_time(view.at_ns)} {view.id or '-'} {view.point} ",
+        (f"{view.outcome:<12}", words.OUTCOME_STYLE.get(view.outcome, "")),
+        f" {words.registers_text(view.setpoints)} ",
+        (view.write_outcome or view.mode, words.WRITE_STYLE.get(view.write_outcome, "red")),
+        f" {why(view)}" if why(view) != "-" else "",
+    )
+
+
+def why(view: DecisionView) -> str:
+    """The one thing to know: the reason, else what is violated, else the nearest margin."""
+    if view.reason:
+        return view.reason
+    if view.violated:
+        return "violates " + ", ".join(view.violated)
+    return f"margin {view.margins[0][1]} to {view.margins[0][0]}" if view.margins else "-"
+
+
+def _table(*columns: str, title: str | None = None) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table

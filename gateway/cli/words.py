@@ -1,0 +1,163 @@
+"""How times, numbers and verdicts are said to people (S29). Pure functions from messages to text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from gateway.core.quality import StatusCode, severity
+from gateway.link.messages import DecisionView, TagInfo, TagState, Value
+
+OUTCOME_STYLE = {
+    "permitted": "green",
+    "repaired": "yellow",
+    "refused": "red",
+    "undetermined": "magenta",
+    "rejected": "bright_black",
+}
+WRITE_STYLE = {"confirmed": "green", "": "bright_black"}
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Parts of a counterexample that has been through JSON."""
+
+    constraint: str
+    margin: str
+    where: str
+    assignment: dict[str, str]
+
+
+def local_time(utc_ns: int) -> str:
+    """Local wall-clock time to the millisecond; `never` for 0."""
+    if not utc_ns:
+        return "never"
+    moment = datetime.fromtimestamp(utc_ns // _NS_PER_S, UTC).astimezone()
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{utc_ns % _NS_PER_S // 1_000_000:03d}"
+
+
+def ago(utc_ns: int, now_ns: int) -> str:
+    """How long ago, in the unit a person would use; `-` when unknown."""
+    if not utc_ns:
+        return "-"
+    seconds = max(0.0, (now_ns - utc_ns) / _NS_PER_S)
+    for limit, unit, size in ((90, "s", 1), (5400, "min", 60), (172_800, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:.1f} {unit}" if unit == "s" else f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"
+
+
+def quality_text(status: int) -> str:
+    """The StatusCode by name, or its severity with the code where we have no name for it."""
+    for known in StatusCode:
+        if known == status:
+            return known.name
+    return f"{severity(status).name.capitalize()} 0x{status:08X}"
+
+
+def value_text(state: TagState, info: TagInfo) -> str:
+    """A value with its unit; a tag without a value is a dash."""
+    if state.value is None:
+        return "-"
+    return f"{_plain(state.value)} {info.unit}".rstrip()
+
+
+def verdict_sentence(view: DecisionView) -> str:
+    """The verdict, margin first; it never says more than was shown."""
+    rules = f"rule set {view.generation}"
+    nearest = _margin_phrase(view)
+    match view.outcome:
+        case "permitted":
+            return f"{nearest}permitted by {rules} under its assumptions"
+        case "repaired":
+            return (
+                f"{nearest}the proposal is not permitted by {rules}; the nearest setpoints found that it "
+                "permits under its assumptions are given instead"
+            )
+        case "refused":
+            violated = ", ".join(view.violated) or "a constraint"
+            return f"{nearest}refused by {rules}: {violated} can be violated within its assumptions"
+        case "undetermined":
+            return (
+                f"undetermined: {view.reason or 'no reason was recorded'}; what nobody knows is not permitted"
+            )
+        case "rejected":
+            return f"rejected, never examined: {view.reason or 'no reason was recorded'}"
+        case other:
+            return f"{other}: {view.reason}"
+
+
+def writing_sentence(view: DecisionView) -> str:
+    """What was let out and what became of it."""
+    if not view.setpoints:
+        return "nothing was let out"
+    by = (
+        "the verdict's setpoints"
+        if view.written_by == "verdict"
+        else f"the checked fallback `{view.written_by}`"
+    )
+    match view.write_outcome:
+        case "":
+            done = "was not written" if view.mode == "armed" else f"was not written: the mode is {view.mode}"
+        case "confirmed":
+            done = "was written, and the PLC's working values confirm it"
+        case "unconfirmed":
+            done = "was sent, and whether it arrived is not known; it is not repeated"
+        case "refused":
+            done = "was stopped at the last gate"
+        case "mismatch":
+            done = "was written, and the PLC works with other values"
+        case other:
+            done = f"has the write outcome `{other}`"
+    because = f" ({view.reason})" if view.write_outcome not in {"", "confirmed"} and view.reason else ""
+    return f"{by} {done}{because}"
+
+
+def counterexample_parts(view: DecisionView) -> Said | None:
+    """The counterexample's parts, or None where the view carries none that can be read."""
+    try:
+        document: Any = json.loads(view.counterexample_json or "null")
+    except json.JSONDecodeError:
+        return None
+    if not isinstance(document, dict):
+        return None
+    assignment = document.get("assignment")
+    return Said(
+        constraint="/".join(str(document[k]) for k in ("module", "constraint") if document.get(k)),
+        margin=str(document.get("margin", "")),
+        where=str(document.get("where", "")),
+        assignment={str(k): str(v) for k, v in assignment.items()} if isinstance(assignment, dict) else {},
+    )
+
+
+def sample_parts(text: str) -> tuple[str, str]:
+    """Value and quality of an input as a decision shows it: `1.98`, or `1.98 (BadSensorFailure)`."""
+    value, bracket, quality = text.partition(" (")
+    return value, quality.rstrip(")") if bracket else "Good"
+
+
+def registers_text(values: dict[str, str]) -> str:
+    """Setpoints on one line."""
+    return ", ".join(f"{tag}={value}" for tag, value in values.items()) or "-"
+
+
+def _margin_phrase(view: DecisionView) -> str:
+    if not view.margins:
+        return ""
+    name, margin = view.margins[0]
+    if margin.startswith("-"):
+        return f"limit of {name} missed by {margin[1:]}; "
+    return f"margin {margin} to {name}; "
+
+
+def _plain(value: Value) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return f"{value:.6g}"
+        case _:
+            return str(value)

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import io
+import json
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from gateway.cli import words
+from gateway.cli.explaining import explain
+from gateway.cli.following import News
+from gateway.link.messages import DecisionView, TagInfo, TagState
+
+
+def a_view(**changes: object) -> DecisionView:
+    view = DecisionView(
+        id="d-7f3a",
+        point="buffer-tank",
+        mode="armed",
+        requested_by="period",
+        at_ns=1_700_000_000_123_000_000,
+        outcome="permitted",
+        reason="",
+        proposal={"TK1.P101.SP": "42.5", "TK1.H101.CMD": "true"},
+        setpoints={"TK1.P101.SP": "42.5", "TK1.H101.CMD": "true"},
+        written_by="verdict",
+        violated=[],
+        counterexample="",
+        counterexample_json="",
+        margins=[("buffer-tank/max-level", "0.213"), ("buffer-tank/max-temperature", "12")],
+        generation=12,
+        rule_set_digest="sha256:aaaa",
+        model_digest="sha256:bbbb",
+        certificate_digest="sha256:cccc",
+        confidence=0.93,
+        write_outcome="confirmed",
+        timings_ms={"propose": 3.25, "check": 1.5},
+        inputs={"TK1.LT101": "1.98", "TK1.TT101": "45.1 (BadSensorFailure)"},
+    )
+    return msgspec.structs.replace(view, **changes)
+
+
+def explained(view: DecisionView) -> str:
+    out = io.StringIO()
+    explain(Console(file=out, width=160, highlight=False, markup=False), view)
+    return out.getvalue()
+
+
+# S29: margin first, and never more than "under its assumptions".
+def test_a_permitted_decision_is_said_with_its_margin_first() -> None:
+    said = words.verdict_sentence(a_view())
+
+    assert said == "margin 0.213 to buffer-tank/max-level; permitted by rule set 12 under its assumptions"
+
+
+@pytest.mark.parametrize("outcome", ["permitted", "repaired", "refused", "undetermined", "rejected"])
+def test_no_verdict_is_called_safe_or_proved_and_confidence_stays_out_of_it(outcome: str) -> None:
+    view = a_view(outcome=outcome, reason="queue full", margins=[], violated=["m/c"])
+
+    said = words.verdict_sentence(view).lower()
+
+    assert "safe" not in said
+    assert "proved" not in said
+    assert "confidence" not in said
+    assert "0.93" not in said
+
+
+def test_a_missed_limit_is_said_as_missed() -> None:
+    view = a_view(outcome="refused", margins=[("m/max", "-0.2")], violated=["m/max"])
+
+    assert words.verdict_sentence(view).startswith(
+        "limit of m/max missed by 0.2; refused by rule set 12: m/max"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "confirm"),
+        ({"write_outcome": "unconfirmed"}, "it is not repeated"),
+        ({"write_outcome": "", "mode": "shadow"}, "the mode is shadow"),
+        ({"written_by": "backup"}, "the checked fallback `backup`"),
+        ({"setpoints": {}}, "nothing was let out"),
+        ({"write_outcome": "refused", "reason": "kill switch"}, "last gate (kill switch)"),
+    ],
+)
+def test_what_became_of_the_write_is_said_plainly(changes: dict[str, object], expected: str) -> None:
+    assert expected in words.writing_sentence(a_view(**changes))
+
+
+def test_explain_tells_verdict_then_setpoints_then_evidence() -> None:
+    counterexample = {
+        "module": "buffer-tank",
+        "constraint": "max-level",
+        "margin": "-0.04",
+        "where": "buffer-tank.json:31",
+        "assignment": {"level": "2.96", "inflow": "30"},
+    }
+    view = a_view(
+        outcome="repaired",
+        setpoints={"TK1.P101.SP": "60", "TK1.H101.CMD": "true"},
+        violated=["buffer-tank/max-level"],
+        counterexample="with level 2.96 m and inflow 30 m3/h the tank is over 3 m after 5 s",
+        counterexample_json=json.dumps(counterexample),
+    )
+
+    said = explained(view)
+
+    order = [
+        "decision d-7f3a of buffer-tank",
+        "REPAIRED  margin 0.213",
+        "working values confirm it",
+        "let out",
+        "changed",
+        "counterexample",
+        "over 3 m after 5 s",
+        "misses its limit by 0.04, buffer-tank.json:31",
+        "variable",
+        "margins, nearest first",
+        "BadSensorFailure",
+        "propose 3.25, check 1.50",
+        "sha256:cccc",
+        "information; no verdict depends on it",
+    ]
+    places = [said.index(part) for part in order]
+    assert places == sorted(places)
+
+
+def test_explain_shows_words_with_brackets_as_they_are() -> None:
+    assert "unit [bold]m[/bold]" in explained(a_view(outcome="rejected", reason="unit [bold]m[/bold]"))
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "{", '{"assignment": 3}'])
+def test_a_counterexample_nobody_can_read_does_not_stop_the_explanation(text: str) -> None:
+    assert "d-7f3a" in explained(a_view(counterexample_json=text, margins=[], inputs={}, timings_ms={}))
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (0, "Good"),
+        (0x808C0000, "BadSensorFailure"),
+        (0x40990000, "Uncertain 0x40990000"),
+        (0xC0000001, "Bad 0xC0000001"),
+    ],
+)
+def test_quality_is_named_or_shown_with_its_code(status: int, expected: str) -> None:
+    assert words.quality_text(status) == expected
+
+
+def test_a_tag_without_a_value_is_a_dash_and_never_zero() -> None:
+    info = TagInfo("T", "real", "m", "", None, None, writable=False)
+
+    assert words.value_text(TagState("T", None, 0x80320000, None, 1), info) == "-"
+    assert words.value_text(TagState("T", 1.25, 0, None, 1), info) == "1.25 m"
+    assert words.value_text(TagState("T", True, 0, None, 1), info) == "true m"  # noqa: FBT003  # a value
+
+
+@pytest.mark.parametrize(
+    ("age_s", "expected"), [(0.04, "0.0 s"), (89, "89.0 s"), (600, "10 min"), (7200, "2 h"), (400_000, "5 d")]
+)
+def test_ages_are_said_in_the_unit_a_person_would_use(age_s: float, expected: str) -> None:
+    now = 1_700_000_000_000_000_000
+    assert words.ago(now - int(age_s * 1e9), now) == expected
+    assert words.ago(0, now) == "-"
+
+
+def test_following_shows_each_state_of_a_decision_once_and_no_old_news() -> None:
+    news = News(point=None)
+    first, second = a_view(id="d-1", at_ns=10, write_outcome=""), a_view(id="d-2", at_ns=20)
+    confirmed = msgspec.structs.replace(first, write_outcome="confirmed")
+
+    shown = [news.is_new(v) for v in (first, second, first, confirmed, confirmed, a_view(id="d-0", at_ns=5))]
+
+    assert shown == [True, True, False, True, False, False]
+    assert not News(point="other").is_new(first)
+
+
+def test_following_for_ever_needs_bounded_memory() -> None:
+    news = News(point=None)
+    for number in range(10_000):
+        assert news.is_new(a_view(id=f"d-{number}", at_ns=number))
+    assert len(news._shown) <= 4096
