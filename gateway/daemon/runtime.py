@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from gateway.config.model import GatewayConfig
+from gateway.core.clock import Clock
+from gateway.core.errors import GatewayError
+from gateway.core.tagstore import TagStore
 from gateway.link.messages import ModuleState
 from gateway.pipeline.rules import RulesHolder, RulesInForce
+from gateway.solver.activation import Activation
+from gateway.solver.compile import compile_module
+from gateway.solver.module import Module
+from gateway.solver.module_reports import ReportWriter
+from gateway.solver.module_status import ModuleStatus
 from gateway.solver.pool import CheckerPool
-from gateway.solver.registry import ModuleStatus, Registry
+from gateway.solver.registry import Registry
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.watcher import FolderWatcher
 
 log = structlog.get_logger().bind(component="runtime")
+
+_GENERATIONS_KEPT = 2  # the one before serves decisions still in flight
 
 
 class RunningRules:
@@ -31,8 +46,8 @@ class RunningRules:
         fresh = RulesInForce(
             generation=rule_set.generation,
             digest=rule_set.digest,
-            modules=frozenset(module.id for module in rule_set.modules),
-            not_armable=rule_set.not_armable(),
+            modules=rule_set.module_ids,
+            not_armable=await asyncio.to_thread(rule_set.not_armable),
         )
         self._rules.activate(fresh)
         log.info(
@@ -43,9 +58,34 @@ class RunningRules:
             not_armable=fresh.not_armable,
         )
         self._loaded.append(rule_set.generation)
-        while len(self._loaded) > 2:  # noqa: PLR2004  # the one before serves decisions still in flight
+        while len(self._loaded) > _GENERATIONS_KEPT:
             await self._pool.drop(self._loaded.pop(0))
         self._changed(fresh)
+
+
+def make_registry(
+    config: GatewayConfig,
+    store: TagStore,
+    running: RunningRules,
+    clock: Clock,
+    on_change: Callable[[], None],
+) -> tuple[Registry[RuleSet], FolderWatcher]:
+    """The registry over the watched folder, and the watcher that feeds it."""
+    folder = config.gateway.constraints_dir
+    state = config.gateway.state_dir
+    registry = Registry(
+        folder=folder,
+        activation=Activation(state / "modules"),
+        reports=ReportWriter(folder, state / "refusals"),
+        compile=partial(_compiled, store),
+        assemble=RuleSet.of,
+        activate=running.activate,
+        clock=clock,
+        weakening=config.gateway.weakening,
+        required=frozenset(m for point in config.decision_point for m in point.required_modules),
+        on_change=on_change,
+    )
+    return registry, FolderWatcher(folder, _parses, clock)
 
 
 def module_state(status: ModuleStatus) -> ModuleState:
@@ -65,23 +105,46 @@ def module_state(status: ModuleStatus) -> ModuleState:
 
 
 class RuntimeVerbs:
-    """Loading and unloading by people, over the registry."""
+    """Loading and unloading by people, over the registry. Each answers why not, or ""."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry[RuleSet]) -> None:
         self._registry = registry
 
     def states(self) -> list[ModuleState]:
         """Every known module."""
-        return [module_state(status) for status in self._registry.states()]
+        return [module_state(status) for status in self._registry.statuses()]
 
     async def load(self, path: Path, priority: int | None, who: str) -> str:
-        """Put a module file in force; why not, or ""."""
-        return await self._registry.load_file(path, priority=priority, who=who)
+        """Put a module file in force under its own name."""
+        if priority is not None:
+            return "`--priority` is not built yet: write the priority into the module file"
+        try:
+            data = await asyncio.to_thread(path.read_bytes)
+        except OSError as exc:
+            return f"`{path}` cannot be read: {exc.strerror}"
+        return await self._registry.load(path.name, data, who)
 
     async def unload(self, module: str, who: str) -> str:
-        """Take a module out; why not (a weakening waits for approval), or ""."""
+        """Take a module out; as a weakening it may wait for approval."""
         return await self._registry.unload(module, who)
 
     async def approve(self, module: str, who: str) -> str:
-        """Put a waiting change in force; why not, or ""."""
-        return await self._registry.approve(module, who)
+        """Put a waiting change in force."""
+        try:
+            await self._registry.approve(module, who)
+        except GatewayError as exc:
+            return str(exc)
+        return ""
+
+
+def _compiled(store: TagStore, data: bytes, source: str) -> Module:
+    return compile_module(data, source, store.definitions)
+
+
+def _parses(data: bytes) -> bool:
+    """Whether a file may be whole already: a partial copy of JSON never parses."""
+    try:
+        json.loads(data)
+    except ValueError:
+        return False
+    return True

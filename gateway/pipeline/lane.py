@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import secrets
 from collections.abc import Callable, Mapping
@@ -92,6 +93,7 @@ class Lane:
         self._queue = DecisionQueue(capacity, clock)
         self._waiting: dict[DecisionId, asyncio.Future[DecisionRecord | Rejected]] = {}
         self._last_decided = float("-inf")
+        self._wake = asyncio.Event()
 
     async def request(self, ordered: Ordered) -> DecisionRecord | Rejected:
         """Ask for a decision and wait for its durable record; `Rejected` is an answer, not an error."""
@@ -125,6 +127,11 @@ class Lane:
                     self._tick(self.point.settings.period_s), name=f"period-{self.point.settings.id}"
                 )
 
+    def due_now(self) -> None:
+        """The next periodic decision does not wait for its period: something it rests on has changed."""
+        self._last_decided = float("-inf")
+        self._wake.set()
+
     def statistics(self) -> dict[str, int]:
         """Counters by name, queue included."""
         queue = self._queue.statistics()
@@ -136,7 +143,10 @@ class Lane:
         while True:
             wait = self._last_decided + period_s - self._clock.monotonic()
             if wait > 0:
-                await asyncio.sleep(min(wait, period_s))
+                self._wake.clear()
+                with contextlib.suppress(TimeoutError):  # the period is over
+                    async with asyncio.timeout(min(wait, period_s)):
+                        await self._wake.wait()
                 continue
             self._last_decided = self._clock.monotonic()
             if self.point.mode is not Mode.OFF:

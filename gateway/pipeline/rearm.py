@@ -9,8 +9,6 @@ from gateway.pipeline.point import Point
 from gateway.pipeline.rules import RulesInForce
 from gateway.pipeline.writer import SetpointWriter
 
-MAX_STARTS_PER_HOUR = 3
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmedBefore:
@@ -21,7 +19,7 @@ class ArmedBefore:
     model_digest: str
     last_confirmed: dict[str, int]  # output -> register count
     starts_last_hour: int
-    start_limit_lifted: bool  # the demo says so in its configuration
+    starts_limit: int | None  # None: lifted, which only the demo's configuration does
 
 
 def not_armable(
@@ -55,20 +53,27 @@ def not_rearmable(
     in_control: bool,
 ) -> str:
     """Why the point does not go back to armed by itself after a start; empty when it does."""
-    if not before.armed:
-        return "it was not armed before the start"
-    if before.rule_set_digest != rules.digest:
-        return "the rule set changed since it was armed"
-    if before.model_digest != model_digest:
-        return "the model changed since it was armed"
-    if before.starts_last_hour > MAX_STARTS_PER_HOUR and not before.start_limit_lifted:
-        return f"{before.starts_last_hour} starts within an hour, more than {MAX_STARTS_PER_HOUR}"
-    if not in_control:
-        return ""  # the PLC's own fallback has the outputs: the first write is what it left in force
-    for tag, raw in before.last_confirmed.items():
-        history = next((h for t, h in point.histories.items() if t == tag), None)
-        value = history.current if history is not None else None
-        definition = next((d for t, d in store.definitions.items() if t == tag), None)
-        if value is None or definition is None or definition.counts(value) != raw:
+    limit = before.starts_limit
+    reasons = (
+        (not before.armed, "it was not armed before the start"),
+        (before.rule_set_digest != rules.digest, "the rule set changed since it was armed"),
+        (before.model_digest != model_digest, "the model changed since it was armed"),
+        (
+            limit is not None and before.starts_last_hour > limit,
+            f"{before.starts_last_hour} starts within an hour, more than {limit}",
+        ),
+    )
+    why = next((reason for holds, reason in reasons if holds), "")
+    if why or not in_control:
+        return why  # while the PLC's own fallback has the outputs, the first write is what it left in force
+    return _moved_since(point, before.last_confirmed, store)
+
+
+def _moved_since(point: Point, last_confirmed: dict[str, int], store: TagStore) -> str:
+    """Which output is no longer what the PLC last confirmed; empty when all are."""
+    for tag, history in point.histories.items():
+        raw = last_confirmed.get(tag)
+        value = history.current
+        if raw is not None and (value is None or store.definitions[tag].counts(value) != raw):
             return f"the value in force of `{tag}` is not the last one confirmed"
     return ""

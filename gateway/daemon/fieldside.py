@@ -1,0 +1,108 @@
+"""The field side and the engines from configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.config.model import Channel, Device, GatewayConfig, TagRow
+from gateway.config.tags import tag_definition
+from gateway.core.clock import Clock
+from gateway.core.errors import ConfigError
+from gateway.core.tag import TagId
+from gateway.core.tagstore import TagStore
+from gateway.inference.client import ModelEngine
+from gateway.protocols.modbus.channel import ModbusChannel
+from gateway.protocols.modbus.handover import HandOver, HandOverLayout
+from gateway.protocols.modbus.model import ModbusDevice, ModbusEndpoint, ModbusTag
+from gateway.protocols.modbus.plan import PlanLimits
+from gateway.protocols.mqtt.settings import MqttSettings
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSide:
+    """The links to the plant: one channel each, and the sink of every device with a hand-over block."""
+
+    channels: dict[str, ModbusChannel]
+    sinks: dict[str, HandOver]  # by device id
+
+
+def field_side(config: GatewayConfig, store: TagStore, clock: Clock) -> FieldSide:
+    """Channels and sinks as configured."""
+    channels: dict[str, ModbusChannel] = {}
+    sinks: dict[str, HandOver] = {}
+    for channel in config.channel:
+        devices = tuple(_device(device) for device in channel.device)
+        link = ModbusChannel(channel.id, _endpoint(channel), devices, store, clock)
+        channels[channel.id] = link
+        for device in channel.device:
+            if device.hand_over is not None:
+                sinks[device.id] = HandOver(link, device.unit_id, _layout(device), clock)
+    return FieldSide(channels, sinks)
+
+
+def make_engines(config: GatewayConfig, store: TagStore, clock: Clock) -> dict[str, ModelEngine]:
+    """One engine a model that a decision point names; raises `ConfigError` naming the missing bundle."""
+    made: dict[str, ModelEngine] = {}
+    for point in config.decision_point:
+        folder: Path = config.gateway.bundles_dir / point.model
+        if not (folder / "bundle.json").is_file():
+            known = ", ".join(sorted(p.parent.name for p in folder.parent.glob("*/bundle.json"))) or "none"
+            why = f"{config.path}: decision point `{point.id}`: no bundle `{point.model}`"
+            raise ConfigError((f"{why} in {folder.parent}; found: {known}",))
+        if point.model not in made:
+            made[point.model] = ModelEngine(folder, store.definitions, clock=clock)
+    return made
+
+
+def mqtt_settings(config: GatewayConfig) -> MqttSettings | None:
+    """The broker, where one is configured."""
+    section = config.mqtt
+    if section is None:
+        return None
+    return MqttSettings(
+        host=section.host,
+        port=section.port,
+        client_id=section.client_id or f"o3-{config.gateway.id}",
+        prefix=section.topic_prefix,
+        accept_requests=section.requests,
+    )
+
+
+def _endpoint(channel: Channel) -> ModbusEndpoint:
+    return ModbusEndpoint(
+        host=channel.host,
+        port=channel.port,
+        timeout_s=channel.timeout,
+        back_off_first_s=channel.reconnect_first,
+        back_off_cap_s=channel.reconnect_longest,
+    )
+
+
+def _device(device: Device) -> ModbusDevice:
+    return ModbusDevice(
+        id=device.id,
+        unit_id=device.unit_id,
+        tags=tuple(_tag(device, row) for row in device.tags),
+        poll_groups={name: group.interval for name, group in device.poll_group.items()},
+        liveness_tag=TagId(device.liveness_tag) if device.liveness_tag is not None else None,
+        liveness_limit_s=device.liveness_timeout,
+        limits=PlanLimits(max_gap=device.max_gap, max_registers=device.max_registers),
+    )
+
+
+def _tag(device: Device, row: TagRow) -> ModbusTag:
+    return ModbusTag(
+        definition=tag_definition(row),
+        table=row.table,
+        address=row.address,
+        raw_type=row.type,
+        order=row.order or device.byte_order,
+        poll_group=row.poll_group,
+        flag_tag=TagId(row.flag_tag) if row.flag_tag is not None else None,
+        flag_bit=row.flag_bit or 0,
+    )
+
+
+def _layout(device: Device) -> HandOverLayout:
+    raise NotImplementedError

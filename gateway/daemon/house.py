@@ -1,0 +1,259 @@
+"""The composition root: every part made once and handed what it needs. Nothing runs yet."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from gateway.config.model import GatewayConfig
+from gateway.config.tags import tag_definitions
+from gateway.core.clock import Clock
+from gateway.core.decision import DecisionRecord, PointId
+from gateway.core.health import PartHealth
+from gateway.core.tag import TagId, TagValue
+from gateway.core.tagstore import TagStore
+from gateway.daemon.access import Access
+from gateway.daemon.asks import Asks
+from gateway.daemon.fieldside import field_side, make_engines, mqtt_settings
+from gateway.daemon.modes import Modes
+from gateway.daemon.northbound import northbound_services
+from gateway.daemon.overview import DaemonOverview
+from gateway.daemon.points import point_settings
+from gateway.daemon.readback import ReadBack
+from gateway.daemon.rearming import Rearming
+from gateway.daemon.reporting import Reporter
+from gateway.daemon.runtime import RunningRules, RuntimeVerbs, make_registry, module_state
+from gateway.daemon.views import point_state, tag_info, tag_state
+from gateway.link.messages import Alarm, DecisionView, FeedItem
+from gateway.link.server import LinkServer, LinkStatistics
+from gateway.observability.systemd import sd_notify, watchdog_interval_s
+from gateway.observability.watchdog import Watchdog
+from gateway.pipeline.decide import Decider
+from gateway.pipeline.lane import Lane
+from gateway.pipeline.point import Point
+from gateway.pipeline.rules import RulesHolder, RulesInForce
+from gateway.pipeline.writer import SetpointWriter
+from gateway.protocols.mqtt.bridge import MqttBridge
+from gateway.solver.pool import CheckerPool
+from gateway.storage.audit import AuditLog
+from gateway.storage.codec import certificate_digest
+from gateway.storage.state import DurableState
+
+
+class House:
+    """All parts of one daemon. The only place that names every adapter."""
+
+    def __init__(self, config: GatewayConfig, clock: Clock) -> None:
+        self.config, self.clock = config, clock
+        state_dir = config.gateway.state_dir
+        self.store = TagStore(tag_definitions(config), clock)
+        self.audit = AuditLog(state_dir / "audit.sqlite", clock)
+        self.state = DurableState(state_dir / "state.json")
+        self.rules = RulesHolder()
+        self.pool = CheckerPool(workers=config.solver.workers, clock=clock)
+        self.engines = make_engines(config, self.store, clock)
+        self.field = field_side(config, self.store, clock)
+        self.writer = SetpointWriter(
+            clock=clock,
+            store=self.store,
+            rules=self.rules,
+            link_session=self._link_session,
+            writes_stopped=lambda: self.state.writes_stopped,
+        )
+        self.points = {PointId(p.id): self._point(p.id) for p in config.decision_point}
+        self.read_back = ReadBack(self.points, self.store, self.writer)
+        self.reporter = Reporter(
+            clock=clock,
+            definitions=self.store.definitions,
+            audit=self.audit,
+            state=self.state,
+            publish_decision=self._publish_decision,
+            publish_alarm=self._publish_alarm,
+            publish_point=self._publish_point,
+        )
+        self.lanes = {name: self._lane(point) for name, point in self.points.items()}
+        self.modes = Modes(
+            clock=clock,
+            points=self.points,
+            rules=self.rules,
+            store=self.store,
+            writer=self.writer,
+            audit=self.audit,
+            state=self.state,
+            reporter=self.reporter,
+            changed=self._publish_point,
+            model_digest=self.model_digest,
+        )
+        self.rearm = Rearming(
+            config=config,
+            clock=clock,
+            points=self.points,
+            rules=self.rules,
+            store=self.store,
+            writer=self.writer,
+            state=self.state,
+            modes=self.modes,
+            model_digest=self.model_digest,
+        )
+        running = RunningRules(self.pool, self.rules, self._rules_changed)
+        self.registry, self.watcher = make_registry(config, self.store, running, clock, self._modules_changed)
+        self.runtime = RuntimeVerbs(self.registry)
+        self.watchdog = Watchdog(sd_notify, clock, interval_s=watchdog_interval_s())
+        self.access = Access(config)
+        self.overview = self._overview()
+        asks = Asks(
+            clock=clock,
+            access=self.access,
+            lanes=self.lanes,
+            store=self.store,
+            modes=self.modes,
+            runtime=self.runtime,
+            overview=self.overview,
+            reporter=self.reporter,
+            audit=self.audit,
+        )
+        socket_path = state_dir / "run" / "o3.sock"
+        self.link = LinkServer(socket_path, asks.answer, self._snapshot, self.access.allowed_uids)
+        self.northbound = northbound_services(config, socket_path, clock)
+        settings = mqtt_settings(config)
+        self.mqtt = MqttBridge(settings, clock, partial(_decide_for_mqtt, asks)) if settings else None
+        self.store.observe(self._tag_changed)
+
+    def model_digest(self, point: Point) -> str:
+        """Digest of the model that proposes for a point."""
+        return self.engines[point.settings.model].bundle.digest
+
+    def publish_state(self) -> None:
+        """The whole picture to everybody who looks."""
+        self.link.publish(self.overview.gateway())
+        for state in self.overview.points():
+            self.link.publish(state)
+
+    def _point(self, name: str) -> Point:
+        configured = self.config.point(name)
+        _, device = self.config.device_of(configured.outputs[0])
+        settings = point_settings(self.config, configured)
+        return Point(settings, self.engines[configured.model], self.field.sinks[device.id])
+
+    def _lane(self, point: Point) -> Lane:
+        decider = Decider(
+            clock=self.clock,
+            store=self.store,
+            checker=self.pool,
+            audit=self.audit,
+            rules=self.rules,
+            link_session=self._link_session,
+            certify=_certify,
+        )
+        return Lane(point, decider, self.writer, clock=self.clock, report=self.reporter.decided)
+
+    def _link_session(self) -> int:
+        return sum(channel.session for channel in self.field.channels.values())
+
+    def _overview(self) -> DaemonOverview:
+        counters: dict[str, Any] = {
+            "tags": self.store.statistics,
+            "solver": self.pool.statistics,
+            "audit": self.audit.statistics,
+            "internal": self._link_statistics,
+            "mqtt": lambda: self.mqtt.statistics() if self.mqtt is not None else {},
+            **{f"channel_{name}": link.statistics for name, link in self.field.channels.items()},
+            **{f"engine_{name}": engine.statistics for name, engine in self.engines.items()},
+            **{f"point_{name}": lane.statistics for name, lane in self.lanes.items()},
+        }
+        return DaemonOverview(
+            gateway_id=self.config.gateway.id,
+            config_digest=self.config.digest,
+            clock=self.clock,
+            lanes=self.lanes,
+            writer=self.writer,
+            rules=self.rules,
+            writes_stopped=lambda: self.state.writes_stopped,
+            parts=self._parts,
+            counters=counters,
+            inference=self._inference,
+        )
+
+    def _parts(self) -> list[PartHealth]:
+        parts = [self.audit.health(), self.watchdog.health()]
+        for name, channel in self.field.channels.items():
+            connected = channel.statistics().connected
+            parts.append(PartHealth(f"channel {name}", connected, "ok" if connected else "not connected"))
+        for name, engine in self.engines.items():
+            text = "ok" if engine.ready else "its worker is being replaced"
+            parts.append(PartHealth(f"model {name}", engine.ready, text))
+        missing = self.rules.current.unusable_for(())
+        parts.append(PartHealth("rules", not missing, missing or "ok"))
+        if self.mqtt is not None:
+            parts.append(self.mqtt.health())
+        for service in self.northbound:
+            alive = service.statistics().pid is not None
+            parts.append(PartHealth(service.name, alive, "ok" if alive else "is being restarted"))
+        if self.state.problem:
+            parts.append(PartHealth("state", ok=False, text=self.state.problem))
+        return parts
+
+    def _link_statistics(self) -> LinkStatistics:
+        return self.link.statistics()
+
+    def _inference(self) -> dict[str, str]:
+        single = len(self.engines) == 1
+        return {
+            (key if single else f"{name}.{key}"): value
+            for name, engine in self.engines.items()
+            for key, value in engine.describe().items()
+        }
+
+    def _snapshot(self) -> list[FeedItem]:
+        items: list[FeedItem] = [self.overview.gateway()]
+        items += [tag_info(d) for d in self.store.definitions.values()]
+        items += [tag_state(tag, self.store[tag]) for tag in self.store.definitions]
+        items += self.overview.points()
+        items += [module_state(status) for status in self.registry.statuses()]
+        items += self.reporter.alarms.values()
+        items += list(self.reporter.recent.values())[-100:]
+        return items
+
+    def _tag_changed(self, tag: TagId, value: TagValue) -> None:
+        self.read_back.take(tag, value)
+        self.link.publish(tag_state(tag, value))
+        if self.mqtt is not None:
+            self.mqtt.publish_tag(tag, value)
+
+    def _publish_decision(self, view: DecisionView) -> None:
+        self.link.publish(view)
+        if self.mqtt is not None:
+            self.mqtt.publish_verdict(PointId(view.point), view)
+
+    def _publish_alarm(self, alarm: Alarm) -> None:
+        self.link.publish(alarm)
+        if self.mqtt is not None:
+            self.mqtt.publish_state(f"alarms/{alarm.source.replace(':', '/')}", alarm)
+
+    def _publish_point(self, point: Point) -> None:
+        in_control = self.writer.status_bit(point, point.settings.in_control_bit)
+        state = point_state(point, in_control=in_control)
+        self.link.publish(state)
+        if self.mqtt is not None:
+            self.mqtt.publish_point_state(point.settings.id, state)
+
+    def _rules_changed(self, rules: RulesInForce) -> None:
+        """On activation the values in force are checked at once (S24): the next period is not waited for."""
+        del rules
+        for lane in self.lanes.values():
+            lane.due_now()
+
+    def _modules_changed(self) -> None:
+        for status in self.registry.statuses():
+            self.link.publish(module_state(status))
+        self.publish_state()
+
+
+def _certify(record: DecisionRecord) -> str:
+    return certificate_digest(record)
+
+
+async def _decide_for_mqtt(
+    asks: Asks, point: PointId, args: dict[str, Any], requested_by: str, deadline_ms: float
+) -> Any:  # noqa: ANN401  # a view; the bridge encodes it
+    return await asks.decide(point, {**args, "deadline_ms": deadline_ms}, requested_by)

@@ -1,0 +1,96 @@
+"""After a start: back to armed by itself, where the start rules allow it (S23)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from gateway.config.model import GatewayConfig
+from gateway.core.clock import Clock
+from gateway.core.decision import Mode, PointId
+from gateway.core.tagstore import TagStore
+from gateway.daemon.modes import Modes
+from gateway.pipeline.point import Point
+from gateway.pipeline.rearm import ArmedBefore, not_armable, not_rearmable
+from gateway.pipeline.rules import RulesHolder
+from gateway.pipeline.writer import SetpointWriter
+from gateway.storage.state import DurableState
+
+log = structlog.get_logger().bind(component="rearm")
+
+_LOOK_S = 0.2
+_GIVE_UP_S = 600.0
+_HOUR_S = 3600.0
+
+
+class Rearming:
+    """Looks after every point that was armed before the start until it is armed again or may not be."""
+
+    def __init__(
+        self,
+        *,
+        config: GatewayConfig,
+        clock: Clock,
+        points: Mapping[PointId, Point],
+        rules: RulesHolder,
+        store: TagStore,
+        writer: SetpointWriter,
+        state: DurableState,
+        modes: Modes,
+        model_digest: Callable[[Point], str],
+    ) -> None:
+        self._config, self._clock, self._points, self._rules = config, clock, points, rules
+        self._store, self._writer, self._state, self._modes = store, writer, state, modes
+        self._model_digest = model_digest
+
+    async def run(self) -> None:
+        """Never ends by itself: a point that may not be armed again waits for a person."""
+        async with asyncio.TaskGroup() as tasks:
+            for point in self._points.values():
+                if self._state.point(point.settings.id).armed_before:
+                    tasks.create_task(self._look_after(point), name=f"rearm-{point.settings.id}")
+            await asyncio.Event().wait()
+
+    async def _look_after(self, point: Point) -> None:
+        good_since: float | None = None
+        told = ""
+        give_up = self._clock.monotonic() + _GIVE_UP_S
+        while self._clock.monotonic() < give_up and point.mode is Mode.SHADOW:
+            await asyncio.sleep(_LOOK_S)
+            why = self._why_not(point)
+            if why:
+                good_since = None
+                if why != told:
+                    log.info("not_rearmed_yet", point=point.settings.id, why=why)
+                told = why
+                continue
+            now = self._clock.monotonic()
+            good_since = now if good_since is None else good_since
+            if now - good_since >= point.settings.rearm_after_s:
+                await self._modes.rearm(point)
+                return
+
+    def _why_not(self, point: Point) -> str:
+        memory = self._state.point(point.settings.id)
+        starts = self._state.starts_within(_HOUR_S, self._clock.utc_ns())
+        limit = self._config.gateway.starts_per_hour
+        before = ArmedBefore(
+            armed=memory.armed_before,
+            rule_set_digest=memory.digests.get("rule_set", ""),
+            model_digest=memory.digests.get("model", ""),
+            last_confirmed={str(tag): raw for tag, raw in memory.last_confirmed.items()},
+            starts_last_hour=starts,
+            starts_limit=limit if isinstance(limit, int) else None,
+        )
+        return not_armable(
+            point, self._rules.current, self._store, self._writer, writes_stopped=self._state.writes_stopped
+        ) or not_rearmable(
+            point,
+            self._rules.current,
+            before,
+            self._model_digest(point),
+            self._store,
+            in_control=self._writer.status_bit(point, point.settings.in_control_bit),
+        )

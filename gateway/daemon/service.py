@@ -1,0 +1,144 @@
+"""The daemon: start order, the tasks that live as long as it does, and the stop order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+from gateway.config.model import GatewayConfig
+from gateway.core.clock import SystemClock
+from gateway.daemon.house import House
+from gateway.observability.systemd import sd_notify
+
+log = structlog.get_logger().bind(component="daemon")
+
+_STATE_PERIOD_S = 1.0
+_SETTLE_PERIOD_S = 0.1
+_BEAT_PERIOD_S = 0.25
+_RELEASE_WITHIN_S = 1.0
+_TASKS_WITHIN_S = 2.5
+
+
+async def run_gateway(config: GatewayConfig) -> None:
+    """Run until SIGTERM or SIGINT, then stop in reverse: control-valid first."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    house = House(config, SystemClock())
+    async with contextlib.AsyncExitStack() as stack:
+        await _start(house, stack)
+        tasks = [asyncio.create_task(work, name=name) for name, work in _long_lived(house).items()]
+        tasks.append(asyncio.create_task(_until(stop), name="stop"))
+        _freeze_collector()
+        sd_notify("READY=1")
+        log.info("gateway_started", id=config.gateway.id, config=str(config.path))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # a part that ends by itself is a fault: its error ends the daemon
+        finally:
+            sd_notify("STOPPING=1")
+            await _stop(house, tasks)
+
+
+async def _start(house: House, stack: contextlib.AsyncExitStack) -> None:
+    """Everything that must stand before the first decision; closed in reverse order."""
+    config = house.config
+    await house.audit.start()
+    stack.push_async_callback(house.audit.aclose)
+    house.state.record_start(house.clock.utc_ns())
+    await house.state.flush()
+    await house.audit.append_event("start", "gateway", {"config": config.digest})
+    async with asyncio.TaskGroup() as starting:
+        starting.create_task(house.pool.start(), name="start-solver")
+        for engine in house.engines.values():
+            starting.create_task(engine.start(), name="start-engine")
+    stack.push_async_callback(house.pool.aclose)
+    for engine in house.engines.values():
+        stack.push_async_callback(engine.aclose)
+    config.gateway.constraints_dir.mkdir(parents=True, exist_ok=True)
+    await house.registry.start(await house.watcher.first())
+    await stack.enter_async_context(house.link.listening())
+
+
+def _long_lived(house: House) -> dict[str, Coroutine[Any, Any, Any]]:
+    """Every task that lives as long as the daemon, by name."""
+    tasks: dict[str, Coroutine[Any, Any, Any]] = {
+        "constraints": house.watcher.run(house.registry.apply),
+        "reporter": house.reporter.run(),
+        "state": _publish_state(house),
+        "settle": _settle(house),
+        "beat": _beat(house),
+        "watchdog": house.watchdog.run(),
+        "rearm": house.rearm.run(),
+    }
+    for name, channel in house.field.channels.items():
+        tasks[f"channel-{name}"] = channel.run()
+    for point, lane in house.lanes.items():
+        tasks[f"lanes-{point}"] = lane.run()
+    for service in house.northbound:
+        tasks[service.name] = service.run()
+    if house.mqtt is not None:
+        tasks["mqtt"] = house.mqtt.run()
+    return tasks
+
+
+async def _until(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+async def _publish_state(house: House) -> None:
+    """The whole picture once a second, for those who look."""
+    while True:
+        await asyncio.sleep(_STATE_PERIOD_S)
+        house.publish_state()
+
+
+async def _settle(house: House) -> None:
+    """Takes changes nobody requested to their consequence (S19)."""
+    while True:
+        await asyncio.sleep(_SETTLE_PERIOD_S)
+        for point, why in house.read_back.settle():
+            await house.modes.disarm_unrequested(point, why)
+
+
+async def _beat(house: House) -> None:
+    """Feeds the watchdog from the decision loops, each after its own last decision (never from a timer)."""
+    seen: dict[str, float] = {}
+    for point in house.lanes:
+        if (period := house.lanes[point].point.settings.period_s) is not None:
+            house.watchdog.expect(f"lane-{point}", 5 * period + 2.0)
+    while True:
+        await asyncio.sleep(_BEAT_PERIOD_S)
+        for point, lane in house.lanes.items():
+            if lane.last_beat != seen.get(point):
+                seen[point] = lane.last_beat
+                house.watchdog.fed(f"lane-{point}")
+
+
+async def _stop(house: House, tasks: list[asyncio.Task[Any]]) -> None:
+    """Give the plant back first; then everything else, within the time systemd allows."""
+    log.info("gateway_stopping")
+    with contextlib.suppress(TimeoutError):  # the PLC's own lease is the next line of defence
+        async with asyncio.timeout(_RELEASE_WITHIN_S):
+            await house.modes.release_all()
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks, timeout=_TASKS_WITHIN_S)
+    for task in tasks:
+        if task.done() and not task.cancelled() and (fault := task.exception()) is not None:
+            log.error("task_failed", task=task.get_name(), problem=repr(fault))
+
+
+def _freeze_collector() -> None:
+    """Full collections would stop the loop for hundreds of milliseconds; the daemon keeps few cycles."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
