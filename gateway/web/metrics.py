@@ -1,0 +1,55 @@
+"""The Prometheus text format (version 0.0.4) of what the Feed says. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from gateway.core.quality import severity
+from gateway.web.mirror import Mirror
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
+
+
+def exposition(mirror: Mirror) -> str:
+    """All metrics. While the link is lost only this process's own: old counters are not told as new ones."""
+    lines: list[str] = []
+    lines += _one("o3_web_link_up", "gauge", "1 while the internal port is linked", int(not mirror.problem))
+    lines += _one("o3_web_link_losses_total", "counter", "Times the internal port was lost", mirror.losses)
+    lines += _one("o3_web_feed_batches_total", "counter", "Feed batches taken", mirror.batches)
+    gateway = mirror.gateway
+    if mirror.problem or gateway is None:
+        return "\n".join(lines) + "\n"
+    lines += _one("o3_healthy", "gauge", "1 while every part is well", int(gateway.healthy))
+    lines += _one("o3_writes_stopped", "gauge", "1 while the kill switch is set", int(gateway.writes_stopped))
+    lines += _one(
+        "o3_rule_set_generation", "gauge", "Generation of the rule set in force", gateway.generation
+    )
+    lines += _one("o3_start_time_seconds", "gauge", "Start of the gateway, UTC", gateway.started_ns / 1e9)
+    parts = {part: int(text == "ok") for part, text in gateway.parts.items()}
+    lines += _family("o3_part_ok", "gauge", "1 while the part is well", "part", parts)
+    qualities = Counter(severity(t.status).name.lower() for t in mirror.tags.values())
+    lines += _family("o3_tags", "gauge", "Tags by quality", "quality", qualities)
+    modes = {f"{p.id}": int(p.in_control) for p in mirror.points.values()}
+    lines += _family("o3_point_in_control", "gauge", "1 while the point controls the plant", "point", modes)
+    states = Counter(m.state for m in mirror.modules.values())
+    lines += _family("o3_modules", "gauge", "Constraint modules by state", "state", states)
+    counters = {_NOT_A_NAME.sub("_", name): count for name, count in gateway.counters.items()}
+    for name, count in sorted(counters.items()):
+        lines += _one(f"o3_{name.removesuffix('_total')}_total", "counter", "Counted by the gateway", count)
+    return "\n".join(lines) + "\n"
+
+
+def _one(name: str, kind: str, what: str, value: float) -> list[str]:
+    return [f"# HELP {name} {what}", f"# TYPE {name} {kind}", f"{name} {value}"]
+
+
+def _family(name: str, kind: str, what: str, label: str, values: Mapping[str, int]) -> Iterable[str]:
+    lines = [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]
+    return lines + [f'{name}{{{label}="{_escaped(k)}"}} {v}' for k, v in sorted(values.items())]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
