@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 EXIT_REFUSED = 1
 EXIT_NOT_RUNNING = 3
 INSTALLED_SOCKET = Path("/run/o3-gateway/o3.sock")
-DEMO_SOCKET = Path("var/demo/run/o3.sock")
+DEMO_SOCKETS = (Path("var/demo/run/o3.sock"), Path("var/demo/state/run/o3.sock"))
 
 
 class CommandError(Exception):
@@ -39,7 +39,9 @@ def find_socket(
         return given
     if environ.get("O3_SOCKET"):
         return Path(environ["O3_SOCKET"])
-    return DEMO_SOCKET if DEMO_SOCKET.exists() and not installed.exists() else installed
+    if installed.exists():
+        return installed
+    return next((demo for demo in DEMO_SOCKETS if demo.exists()), installed)
 
 
 def ask(socket: Path, verb: str, args: dict[str, Any] | None = None, *, deadline_ms: float = 5000.0) -> Any:  # noqa: ANN401  # plain data, typed by `typed`

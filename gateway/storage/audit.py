@@ -64,7 +64,7 @@ class AuditLog:
         self._writer: threading.Thread | None = None
         self._readers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="audit-reader")
         self._reading: sqlite3.Connection | None = None
-        self._closed = False
+        self._closed = self._ended = False
         self._appended = self._commits = self._failed = self._refused_full = 0
         self._uncheckpointed = 0
         self._problem = ""
@@ -144,7 +144,7 @@ class AuditLog:
         return PartHealth("audit", not self._problem, self._problem or "ok")
 
     async def _append(self, row: AuditRow) -> None:
-        if self._closed or self._writer is None or not self._writer.is_alive():
+        if self._closed or self._writer is None:
             raise StorageError("the audit log is closed")
         loop = asyncio.get_running_loop()
         waiting = _Waiting(row, loop.create_future(), loop)
@@ -153,6 +153,8 @@ class AuditLog:
         except queue.Full:
             self._refused_full += 1
             raise StorageError(f"the audit log is {self._queue.maxsize} rows behind: full") from None
+        if self._ended:  # asked after the put: what came before the end is answered by it
+            raise StorageError(self._problem or "the audit log is closed")
         await waiting.done
 
     async def _read(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -182,15 +184,29 @@ class AuditLog:
 
     def _write_batches(self, connection: sqlite3.Connection) -> None:
         """Body of the writer thread: it owns the connection from here on."""
-        running = True
-        with contextlib.closing(connection):
-            while running:
-                batch, running = self._next_batch()
-                if batch:
-                    self._commit(connection, batch)
-                idle = self._queue.empty()
-                if self._uncheckpointed >= (_COMMITS_BEFORE_CHECKPOINT if idle else _COMMITS_AT_MOST):
-                    self._checkpoint(connection)
+        running, batch = True, list[_Waiting]()
+        try:
+            with contextlib.closing(connection):
+                while running:
+                    batch, running = self._next_batch()
+                    if batch:
+                        self._commit(connection, batch)
+                    idle = self._queue.empty()
+                    if self._uncheckpointed >= (_COMMITS_BEFORE_CHECKPOINT if idle else _COMMITS_AT_MOST):
+                        self._checkpoint(connection)
+        finally:
+            self._end(batch)
+
+    def _end(self, batch: list[_Waiting]) -> None:
+        """However the writer ended, nobody waits for ever."""
+        self._ended = True
+        if not self._closed:
+            self._problem = "the audit log's writer ended by itself"
+        while not self._queue.empty():
+            item = self._queue.get_nowait()
+            batch += [] if item is None else [item]
+        for waiting in batch:
+            _tell(waiting, StorageError("the audit log's writer ended"))
 
     def _next_batch(self) -> tuple[list[_Waiting], bool]:
         """Everything that waits now, at least one; False once the end was asked for."""
@@ -225,8 +241,7 @@ class AuditLog:
                 self._appended += 1
             else:
                 self._failed += 1
-            with contextlib.suppress(RuntimeError):  # the loop was closed; nobody waits any more
-                waiting.loop.call_soon_threadsafe(_settle, waiting.done, refusal)
+            _tell(waiting, refusal)
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
         self._uncheckpointed = 0
@@ -234,6 +249,11 @@ class AuditLog:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except sqlite3.Error as exc:  # nothing is lost: the rows are in the WAL
             log.warning("audit_checkpoint_failed", problem=str(exc))
+
+
+def _tell(waiting: _Waiting, refusal: StorageError | None) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop was closed; nobody waits any more
+        waiting.loop.call_soon_threadsafe(_settle, waiting.done, refusal)
 
 
 def _settle(done: asyncio.Future[None], refusal: StorageError | None) -> None:

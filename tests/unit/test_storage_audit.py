@@ -224,6 +224,23 @@ async def test_a_cancelled_append_leaves_the_log_working(tmp_path: Path) -> None
         assert (await audit.verify_chain()).intact
 
 
+# A waiter without a deadline must not hang because the thread that would answer it is gone.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_nobody_waits_for_ever_when_the_writer_ends_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    async with opened(tmp_path / "audit.db") as audit:
+        monkeypatch.setattr("gateway.storage.chain.append_rows", broken)
+        with pytest.raises(StorageError, match="writer ended"):
+            await asyncio.wait_for(audit.append(numbered(1)), 5)
+        with pytest.raises(StorageError, match="writer ended by itself"):
+            await asyncio.wait_for(audit.append(numbered(2)), 5)
+        assert not audit.health().ok
+
+
 class _locked:  # noqa: N801  # reads as a condition at its use
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
