@@ -47,16 +47,20 @@ def configure_logging(
     *,
     stream: TextIO | None = None,
     environ: Mapping[str, str] = os.environ,
+    journal: Callable[[], JournalSend | None] | None = None,
 ) -> Style:
     """Send every log line of this process one way; the way taken.
 
-    `auto` is journald fields where systemd listens and systemd-python is installed, a coloured console on a
-    terminal, else one JSON object a line. Lines go to standard error unless `stream` says otherwise.
+    `json` is one JSON object a line, or the same facts as journald fields where the stream is the journal and
+    systemd-python is installed; `auto` is a coloured console on a terminal, else as `json`. Lines go to
+    standard error unless `stream` says otherwise.
     """
     out = stream if stream is not None else sys.stderr
-    send = journal_send()
+    send = (journal or journal_send)()
     if style == "auto":
-        style = "journald" if send is not None and _is_journal(out, environ) else _for_terminal(out)
+        style = "console" if out.isatty() else "json"
+    if style == "json" and send is not None and _is_journal(out, environ):
+        style = "journald"
     if style == "journald" and send is None:
         style = "json"
     render: list[Processor]
@@ -179,10 +183,6 @@ def _names_a_secret(key: str) -> bool:
 
 def _journal_field(key: str) -> str:
     return "O3_" + re.sub(r"[^A-Z0-9_]", "_", key.upper())
-
-
-def _for_terminal(stream: TextIO) -> Style:
-    return "console" if stream.isatty() else "json"
 
 
 def _is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:

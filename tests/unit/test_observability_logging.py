@@ -159,6 +159,23 @@ def test_without_systemd_python_journald_style_falls_back_to_json() -> None:
     assert configure_logging("journald", stream=io.StringIO()) == "json"
 
 
+def test_json_lines_become_fields_where_the_stream_is_the_journal() -> None:
+    sent: list[str] = []
+
+    def send(MESSAGE: str, **_: object) -> None:  # noqa: N803  # systemd-python's name
+        sent.append(MESSAGE)
+
+    read, write = os.pipe()
+    with os.fdopen(read), os.fdopen(write, "w") as stream:
+        status = os.fstat(stream.fileno())
+        environ = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
+        style = configure_logging("json", stream=stream, environ=environ, journal=lambda: send)
+        early.info("setpoint_written", tag="FIC-101.SP")
+
+    assert style == "journald"
+    assert sent == ["setpoint_written component=early tag=FIC-101.SP"]
+
+
 def test_a_stream_that_is_not_the_journals_is_not_mistaken_for_it() -> None:
     read, write = os.pipe()
     with os.fdopen(read), os.fdopen(write, "w") as stream:
