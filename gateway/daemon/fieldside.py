@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.config.model import Channel, Device, GatewayConfig, TagRow
+from gateway.config.model import HandOver as HandOverBlock
 from gateway.config.tags import tag_definition
 from gateway.core.clock import Clock
 from gateway.core.errors import ConfigError
 from gateway.core.tag import TagId
 from gateway.core.tagstore import TagStore
 from gateway.inference.client import ModelEngine
+from gateway.protocols.modbus.block import HandOverLayout, HandOverOutput
 from gateway.protocols.modbus.channel import ModbusChannel
-from gateway.protocols.modbus.handover import HandOver, HandOverLayout
+from gateway.protocols.modbus.handover import HandOver
 from gateway.protocols.modbus.model import ModbusDevice, ModbusEndpoint, ModbusTag
 from gateway.protocols.modbus.plan import PlanLimits
 from gateway.protocols.mqtt.settings import MqttSettings
@@ -37,7 +39,10 @@ def field_side(config: GatewayConfig, store: TagStore, clock: Clock) -> FieldSid
         channels[channel.id] = link
         for device in channel.device:
             if device.hand_over is not None:
-                sinks[device.id] = HandOver(link, device.unit_id, _layout(device), clock)
+                block = device.hand_over
+                sinks[device.id] = HandOver(
+                    link, _layout(device, block), owner=block.owner, epoch=block.epoch, clock=clock
+                )
     return FieldSide(channels, sinks)
 
 
@@ -104,5 +109,27 @@ def _tag(device: Device, row: TagRow) -> ModbusTag:
     )
 
 
-def _layout(device: Device) -> HandOverLayout:
-    raise NotImplementedError
+def _layout(device: Device, block: HandOverBlock) -> HandOverLayout:
+    rows = {row.id: row for row in device.tags}
+    liveness = rows[device.liveness_tag] if device.liveness_tag is not None else None
+    return HandOverLayout(
+        unit_id=device.unit_id,
+        outputs=tuple(
+            HandOverOutput(
+                definition=tag_definition(rows[output]),
+                working_address=rows[block.read_back[output]].address,
+                signed=rows[output].type.startswith("int"),
+            )
+            for output in block.outputs
+        ),
+        block_address=block.address,
+        status_address=rows[block.status_tag].address,
+        accepted_address=block.accepted_address,
+        reject_address=block.reject_address,
+        owner_address=block.owner_address,
+        epoch_address=block.epoch_address,
+        liveness_address=liveness.address if liveness is not None else None,
+        answer_table=block.answer_table,
+        remote_bit=block.remote_bit,
+        in_control_bit=block.in_control_bit,
+    )
