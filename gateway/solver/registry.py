@@ -86,9 +86,7 @@ class Registry(Generic[R]):
         async with self._lock:
             await asyncio.to_thread(self.activation.load)
             before = self._held = await self._restore()
-            there = {change.name for change in found if isinstance(change, FileSettled)}
-            gone = [FileGone(held.file) for held in before.values() if held.file not in there]
-            changes = [*found, *gone]
+            changes = [*found, *self._missing(before)]
             held: Mapping[str, Held] = before
             for change in changes:
                 held = await self._staged(held, change)
@@ -180,6 +178,12 @@ class Registry(Generic[R]):
             return f"`{held.file}` cannot be taken out: {exc.strerror}"
         await self.apply([FileGone(held.file)])
         return ""
+
+    def _missing(self, held: Mapping[str, Held]) -> list[FileGone]:
+        """Files taken out during the stop; a folder that is away altogether takes nothing out."""
+        if not self.folder.is_dir():
+            return []
+        return [FileGone(h.file) for h in held.values() if not (self.folder / h.file).exists()]
 
     async def _restore(self) -> dict[str, Held]:
         """Modules in force before the stop, from their kept bytes; one that cannot come back is refused."""
@@ -368,16 +372,8 @@ class Registry(Generic[R]):
         self._refused[file] = Refusal(file, because, now)
         log.error("module_refused", file=file, summary=summary, problems=because)
         name = next((name for name, h in self._held.items() if h.file == file), "")
-        report = ModuleReport(
-            kind="refused",
-            file=file,
-            at_ns=now,
-            summary=summary,
-            problems=problems,
-            todo=todo,
-            in_force=self._in_force(name),
-        )
-        await self._report(report)
+        report = ModuleReport(kind="refused", file=file, at_ns=now, summary=summary, problems=problems)
+        await self._report(replace(report, todo=todo, in_force=self._in_force(name)))
 
     async def _report(self, report: ModuleReport) -> None:
         await asyncio.to_thread(self.reports.write, report)

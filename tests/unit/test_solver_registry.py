@@ -239,11 +239,24 @@ async def test_state_survives_a_restart_with_its_generation(bench: Bench) -> Non
     assert again.rule_set == Rules(2, ("limit@1", "tank@1"))
 
     # While stopped one file vanished and the other broke: the last good of both stays.
+    (bench.folder / "b.json").unlink()
     third = bench.registry()
     await third.start([bench.drop("a.json", "{")])
     assert third.rule_set == Rules(2, ("limit@1", "tank@1"))
     assert states(third) == {"tank": "active", "limit": "pending"}
     assert (bench.folder / "a.refused.txt").exists()
+
+
+# An unmounted folder is not a person taking files out, not even where weakening needs no approval.
+async def test_a_folder_that_is_away_at_the_start_takes_nothing_out(bench: Bench) -> None:
+    bench.weakening = "allow"
+    registry = bench.registry()
+    await registry.start([bench.module("a.json", "tank", 1)])
+    bench.folder.rename(bench.root / "elsewhere")
+    again = bench.registry()
+    await again.start([])
+    assert again.rule_set == Rules(1, ("tank@1",))
+    assert states(again) == {"tank": "active"}
 
 
 # A stop between activation and commit may have let decisions run under the reserved number.
