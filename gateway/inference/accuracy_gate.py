@@ -1,0 +1,118 @@
+"""Shows whether the quantized graph is still the model that was trained.
+
+`python -m gateway.inference.accuracy_gate BUNDLE`. Both graphs read the bundle's held-out cycles (`gate.json`);
+the rows of logits that decide outputs are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.inference.block_pool import BlockPool, Sequence
+from gateway.inference.bundle import GATE_FILE, MODEL_FILE, REFERENCE_FILE, Bundle, BundleError, load_bundle
+from gateway.inference.ort_session import PagedSession
+from gateway.inference.tokenizer import Token, Tokenizer
+
+_Record = list[list[tuple[tuple[str, ...], tuple[str, ...]]]]  # runs, cycles, (measured, in force)
+
+Rows = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How far the quantized graph is from the float32 one."""
+
+    int8_relative_l2: float
+    int8_row_p99: float
+    expected_action_error_of_span: float  # the worst output's 99th percentile
+    choice_disagreement: float  # share of rows where an output chosen by likelihood differs
+
+    def failures(self, gates: dict[str, float]) -> list[str]:
+        """One sentence for every bar missed."""
+        figures = {name: getattr(self, name) for name in Accuracy.__dataclass_fields__}
+        return [
+            f"{name} is {figures[name]:.4g}, over {limit:g}"
+            for name, limit in gates.items()
+            if name in figures and not figures[name] <= limit
+        ]
+
+
+def measure(bundle: Bundle) -> Accuracy:
+    """The figures of a bundle that ships its float32 twin and held-out cycles."""
+    missing = [name for name in (REFERENCE_FILE, GATE_FILE) if name not in bundle.manifest.files]
+    if missing:
+        raise BundleError(bundle.directory, f"no {', '.join(missing)}: export it again with its float32 twin")
+    record = msgspec.json.decode((bundle.directory / GATE_FILE).read_bytes(), type=_Record)
+    quantized, reference = (
+        _rows(bundle, bundle.directory / name, record) for name in (MODEL_FILE, REFERENCE_FILE)
+    )
+    difference = np.linalg.norm(quantized - reference, axis=-1)
+    size = np.linalg.norm(reference, axis=-1)
+    errors, disagreements = [0.0], [0.0]
+    for at, spec in enumerate(bundle.manifest.outputs):
+        part = slice(spec.first_token, spec.first_token + len(spec.knots))
+        knots = np.array([float(Fraction(knot)) for knot in spec.knots])
+        ours, theirs = (_softmax(rows[:, at, part]) for rows in (quantized, reference))
+        if spec.decoding == "expectation":
+            off = np.abs((ours - theirs) @ knots) / (knots[-1] - knots[0])
+            errors.append(float(np.percentile(off, 99)))
+        else:
+            disagreements.append(float((ours.argmax(-1) != theirs.argmax(-1)).mean()))
+    return Accuracy(
+        int8_relative_l2=float(np.linalg.norm(quantized - reference) / np.linalg.norm(reference)),
+        int8_row_p99=float(np.percentile(difference / size, 99)),
+        expected_action_error_of_span=max(errors),
+        choice_disagreement=max(disagreements),
+    )
+
+
+def _rows(bundle: Bundle, graph: Path, record: _Record) -> Rows:
+    """Logits that decide outputs, `[cycles, outputs, vocabulary]`, every run read in one piece."""
+    manifest = bundle.manifest
+    tokenizer = Tokenizer(manifest)
+    inputs, outputs = len(manifest.inputs), len(manifest.outputs)
+    longest = max(len(run) for run in record) * (inputs + outputs) + 1
+    pages = -(-longest // manifest.block) + 1
+    session = PagedSession(graph, manifest.architecture, pages=pages, block=manifest.block, provider="cpu")
+    rows = []
+    for run in record:
+        tokens: list[Token] = [tokenizer.begin]
+        for measured, in_force in run:
+            tokens += tokenizer.observe(tuple(float(text) for text in measured))
+            tokens += tokenizer.in_force(tuple(float(text) for text in in_force))
+        pool, sequence = BlockPool(pages - 1, manifest.block), Sequence()
+        logits = session.run(sequence, tokens, pool.append(sequence, len(tokens)))
+        deciding = inputs + (inputs + outputs) * np.arange(len(run))[:, None] + np.arange(outputs)
+        rows.append(logits[deciding].astype(np.float64))
+    return np.concatenate(rows)
+
+
+def _softmax(rows: Rows) -> Rows:
+    weights = np.exp(rows - rows.max(axis=-1, keepdims=True))
+    share: Rows = weights / weights.sum(axis=-1, keepdims=True)
+    return share
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the figures; 1 when a bar is missed."""
+    parser = argparse.ArgumentParser(prog="gateway.inference.accuracy_gate")
+    parser.add_argument("bundle", type=Path)
+    options = parser.parse_args(arguments)
+    bundle = load_bundle(options.bundle)
+    accuracy = measure(bundle)
+    failures = accuracy.failures(bundle.manifest.gates)
+    lines = [f"{name} {getattr(accuracy, name):.5f}" for name in Accuracy.__dataclass_fields__]
+    sys.stdout.write("\n".join([*lines, *failures, "refused" if failures else "accepted"]) + "\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""Which slots of the KV pool belong to which sequence: pages, reference counts, no tensors.
+
+INVARIANT: every page is either free with count 0 or counted once for each sequence table it stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gateway.core.errors import InferenceError
+
+
+class PoolExhaustedError(InferenceError):
+    """Too few free pages: close sequences or load the bundle with a larger pool."""
+
+    def __init__(self, wanted: int, free: int) -> None:
+        super().__init__(f"the KV pool has {free} free pages, {wanted} are needed")
+        self.wanted, self.free = wanted, free
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatistics:
+    """The pool at one moment, and counters since it was made."""
+
+    pages: int
+    free: int
+    shared: int  # pages that stand in more than one table
+    peak_used: int
+    allocations: int
+    copies: int  # pages copied before a write because they were shared
+    refused: int
+
+
+@dataclass(slots=True)
+class Sequence:
+    """One sequence's table. Positions grow for ever; `first` is the position of slot 0 of `pages[0]`."""
+
+    pages: list[int] = field(default_factory=list)
+    first: int = 0
+    end: int = 0  # position after the last token
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where new tokens go, and which pages must first be copied (from, to) because others read them."""
+
+    slots: tuple[int, ...]
+    copies: tuple[tuple[int, int], ...]
+
+
+class BlockPool:
+    """Pages of `block` slots, handed out by reference count. All operations are O(pages touched)."""
+
+    def __init__(self, pages: int, block: int) -> None:
+        self.block = block
+        self._count = [0] * pages
+        self._free = list(range(pages - 1, -1, -1))
+        self._peak_used = self._allocations = self._copies = self._refused = 0
+
+    def append(self, sequence: Sequence, tokens: int) -> Appended:
+        """Slots for `tokens` more tokens; raises `PoolExhaustedError`, changing nothing, when pages lack."""
+        used = sequence.end - sequence.first
+        partial = used % self.block
+        last_shared = bool(partial) and self._count[sequence.pages[-1]] > 1
+        needed = -(-(used + tokens) // self.block) - len(sequence.pages)
+        if tokens == 0:
+            return Appended((), ())
+        self._require(needed + last_shared)
+        copies: tuple[tuple[int, int], ...] = ()
+        if last_shared:
+            shared, own = sequence.pages[-1], self._take()
+            self._count[shared] -= 1
+            sequence.pages[-1] = own
+            self._copies += 1
+            copies = ((shared, own),)
+        sequence.pages.extend(self._take() for _ in range(needed))
+        slots = tuple(
+            sequence.pages[at // self.block] * self.block + at % self.block
+            for at in range(used, used + tokens)
+        )
+        sequence.end += tokens
+        return Appended(slots, copies)
+
+    def truncate(self, sequence: Sequence, end: int) -> None:
+        """Forget every token at position `end` and after it."""
+        if not sequence.first <= end <= sequence.end:
+            message = f"cannot cut to position {end}: the sequence holds {sequence.first} to {sequence.end}"
+            raise InferenceError(message)
+        keep = -(-(end - sequence.first) // self.block)
+        self._release(sequence.pages[keep:])
+        del sequence.pages[keep:]
+        sequence.end = end
+
+    def drop_before(self, sequence: Sequence, position: int) -> None:
+        """Give back whole pages that end at or before `position`: no later query can see them."""
+        pages = min(max(0, position - sequence.first) // self.block, len(sequence.pages))
+        self._release(sequence.pages[:pages])
+        del sequence.pages[:pages]
+        sequence.first += pages * self.block
+
+    def fork(self, sequence: Sequence) -> Sequence:
+        """A second sequence over the same pages; the first write to the shared last page copies it."""
+        for page in sequence.pages:
+            self._count[page] += 1
+        return Sequence(list(sequence.pages), sequence.first, sequence.end)
+
+    def close(self, sequence: Sequence) -> None:
+        """Give every page back; the sequence is empty and may be used again."""
+        self._release(sequence.pages)
+        sequence.pages.clear()
+        sequence.first = sequence.end = 0
+
+    def statistics(self) -> PoolStatistics:
+        """A frozen report."""
+        return PoolStatistics(
+            pages=len(self._count),
+            free=len(self._free),
+            shared=sum(count > 1 for count in self._count),
+            peak_used=self._peak_used,
+            allocations=self._allocations,
+            copies=self._copies,
+            refused=self._refused,
+        )
+
+    def _require(self, pages: int) -> None:
+        if pages > len(self._free):
+            self._refused += 1
+            raise PoolExhaustedError(pages, len(self._free))
+
+    def _take(self) -> int:
+        page = self._free.pop()
+        self._count[page] = 1
+        self._allocations += 1
+        self._peak_used = max(self._peak_used, len(self._count) - len(self._free))
+        return page
+
+    def _release(self, pages: Iterable[int]) -> None:
+        for page in pages:
+            self._count[page] -= 1
+            if self._count[page] == 0:
+                self._free.append(page)

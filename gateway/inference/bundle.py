@@ -1,0 +1,266 @@
+"""A model bundle on disk: `bundle.json` says everything about `model.onnx` that may not be guessed."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gateway.core.errors import InferenceError
+from gateway.core.tag import TagDefinition, TagId
+
+FORMAT = 1
+BUNDLE_FILE = "bundle.json"
+MODEL_FILE = "model.onnx"
+REFERENCE_FILE = "reference.onnx"
+GATE_FILE = "gate.json"
+
+Decoding = Literal["expectation", "most_probable"]
+
+
+class BundleError(InferenceError):
+    """A bundle cannot be used; the sentence says what to do."""
+
+    def __init__(self, bundle: Path, problem: str) -> None:
+        super().__init__(f"model bundle `{bundle}`: {problem}")
+        self.bundle, self.problem = bundle, problem
+
+
+class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Unknown keys are refused everywhere."""
+
+
+class TagSpec(_Strict, frozen=True):
+    """One tag of the vocabulary: `knots` are exact decimals in ascending order, one token each."""
+
+    tag: str
+    unit: str
+    knots: tuple[str, ...]
+    first_token: int
+    trained: tuple[str, str]  # least and greatest value training saw
+
+
+class OutputSpec(TagSpec, frozen=True):
+    """An output: how a distribution over its knots becomes one value."""
+
+    decoding: Decoding
+
+
+class Window(_Strict, frozen=True):
+    """How the model forgets: `swa` was trained with a banded mask, a token sees `length` tokens."""
+
+    mode: str
+    length: int
+
+
+class Architecture(_Strict, frozen=True):
+    """Sizes the engine needs to address the pool."""
+
+    layers: int
+    heads: int
+    head_dim: int
+    rotary_base: float
+    vocabulary: int
+    begin_token: int
+
+
+class Quantization(_Strict, frozen=True):
+    """How matrices are stored in `model.onnx`."""
+
+    kind: str
+    bits: int
+    block: int
+
+
+class FileSpec(_Strict, frozen=True):
+    """A file of the bundle."""
+
+    sha256: str
+    bytes: int
+
+
+class Training(_Strict, frozen=True):
+    """Where the weights came from."""
+
+    recipe: str
+    recipe_digest: str
+    expert: str
+    seeds: str
+    seconds: float
+
+
+class Confidence(_Strict, frozen=True):
+    """Concentration of an answer to how often answers like it agreed with the expert on held-out runs.
+
+    `hit_rate[i]` holds between `edges[i - 1]` and `edges[i]`; it has one entry more than `edges`.
+    """
+
+    edges: tuple[float, ...]
+    hit_rate: tuple[float, ...]
+
+
+class Manifest(_Strict, frozen=True):
+    """`bundle.json`."""
+
+    format: int
+    id: str
+    revision: int
+    description: str
+    cycle_s: str
+    inputs: tuple[TagSpec, ...]
+    outputs: tuple[OutputSpec, ...]
+    window: Window
+    block: int
+    architecture: Architecture
+    quantization: Quantization
+    files: dict[str, FileSpec]
+    training: Training
+    gates: dict[str, float]
+    accuracy: dict[str, float]
+    closed_loop: dict[str, float]
+    confidence: Confidence
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle whose files are whole and whose parts fit each other."""
+
+    directory: Path
+    manifest: Manifest
+    digest: str  # SHA-256 of bundle.json, which names the digest of every other file
+
+    @property
+    def model_path(self) -> Path:
+        """The quantized graph."""
+        return self.directory / MODEL_FILE
+
+    @property
+    def cycle_s(self) -> float:
+        """Seconds between two cycles of history."""
+        return float(self.manifest.cycle_s)
+
+    @property
+    def tokens_per_cycle(self) -> int:
+        """Inputs and outputs of one cycle."""
+        return len(self.manifest.inputs) + len(self.manifest.outputs)
+
+    @property
+    def history_cycles(self) -> int:
+        """Cycles that can still influence the next answer through every layer's band."""
+        reach = self.manifest.window.length * self.manifest.architecture.layers
+        return -(-reach // self.tokens_per_cycle)
+
+
+def load_bundle(directory: Path) -> Bundle:
+    """The bundle in `directory`; raises `BundleError` with what is wrong and what to do."""
+    path = directory / BUNDLE_FILE
+    try:
+        text = path.read_bytes()
+    except OSError as exc:
+        problem = f"{BUNDLE_FILE} cannot be read ({exc.strerror}): copy the whole bundle folder"
+        raise BundleError(directory, problem) from exc
+    try:
+        manifest = msgspec.json.decode(text, type=Manifest)
+    except (msgspec.DecodeError, msgspec.ValidationError) as exc:
+        problem = f"{BUNDLE_FILE} is not a bundle description of format {FORMAT} ({exc}): export it again"
+        raise BundleError(directory, problem) from exc
+    bundle = Bundle(directory, manifest, hashlib.sha256(text).hexdigest())
+    _check_supported(bundle)
+    _check_files(bundle)
+    _check_vocabulary(bundle)
+    return bundle
+
+
+def check_tags(bundle: Bundle, definitions: Mapping[TagId, TagDefinition]) -> None:
+    """Raise `BundleError` unless every tag exists, fits in unit and is covered over its whole range."""
+    for spec in (*bundle.manifest.inputs, *bundle.manifest.outputs):
+        definition = definitions.get(TagId(spec.tag))
+        if definition is None:
+            problem = f"tag `{spec.tag}` is not configured: add it, or use a bundle made for these tags"
+            raise BundleError(bundle.directory, problem)
+        if definition.unit != spec.unit:
+            problem = (
+                f"tag `{spec.tag}` is configured in `{definition.unit}` but the model was trained in "
+                f"`{spec.unit}`: correct the unit or train again"
+            )
+            raise BundleError(bundle.directory, problem)
+        low, high = Fraction(spec.knots[0]), Fraction(spec.knots[-1])
+        wanted = definition.eu_range
+        if wanted is not None and not (low <= wanted[0] and wanted[1] <= high):
+            problem = (
+                f"tag `{spec.tag}` ranges from {float(wanted[0]):g} to {float(wanted[1]):g} but the model's "
+                f"bins cover {float(low):g} to {float(high):g}: narrow the range or train with wider bins"
+            )
+            raise BundleError(bundle.directory, problem)
+
+
+def _check_supported(bundle: Bundle) -> None:
+    manifest = bundle.manifest
+    quantization = manifest.quantization
+    problems = {
+        f"format {manifest.format} is not known here (this gateway reads {FORMAT}): "
+        "export it again or update the gateway": manifest.format != FORMAT,
+        f"window mode `{manifest.window.mode}` is not supported: export it with mode `swa`": (
+            manifest.window.mode != "swa"
+        ),
+        f"quantization `{quantization.kind}` of {quantization.bits} bits is not supported: "
+        "export it as `matmul_nbits` of 8 bits": (quantization.kind, quantization.bits)
+        != ("matmul_nbits", 8),
+        "the confidence table needs one rate more than edges: export it again": (
+            len(manifest.confidence.hit_rate) != len(manifest.confidence.edges) + 1
+        ),
+        "there is no input or no output tag: export it again": not (manifest.inputs and manifest.outputs),
+    }
+    for problem, wrong in problems.items():
+        if wrong:
+            raise BundleError(bundle.directory, problem)
+
+
+def _check_files(bundle: Bundle) -> None:
+    if MODEL_FILE not in bundle.manifest.files:
+        raise BundleError(bundle.directory, f"{BUNDLE_FILE} does not list {MODEL_FILE}: export it again")
+    for name, spec in bundle.manifest.files.items():
+        path = bundle.directory / name
+        if path.name != name:
+            raise BundleError(
+                bundle.directory, f"file name `{name}` leaves the bundle: remove it from {BUNDLE_FILE}"
+            )
+        try:
+            content = path.read_bytes()
+        except OSError as exc:
+            problem = f"{name} cannot be read ({exc.strerror}): copy the whole bundle folder"
+            raise BundleError(bundle.directory, problem) from exc
+        found = hashlib.sha256(content).hexdigest()
+        if found != spec.sha256:
+            problem = (
+                f"{name} has SHA-256 {found[:12]}… but {BUNDLE_FILE} says {spec.sha256[:12]}…: "
+                "the file was changed or damaged, copy the bundle again"
+            )
+            raise BundleError(bundle.directory, problem)
+
+
+def _check_vocabulary(bundle: Bundle) -> None:
+    taken = {bundle.manifest.architecture.begin_token}
+    for spec in (*bundle.manifest.inputs, *bundle.manifest.outputs):
+        try:
+            knots = [Fraction(knot) for knot in spec.knots]
+        except (ValueError, ZeroDivisionError) as exc:
+            raise BundleError(
+                bundle.directory, f"tag `{spec.tag}`: a bin is no decimal: export it again"
+            ) from exc
+        if len(knots) < 2 or any(a >= b for a, b in itertools.pairwise(knots)):  # noqa: PLR2004 - two ends
+            problem = f"tag `{spec.tag}`: bins must be at least two ascending decimals: export it again"
+            raise BundleError(bundle.directory, problem)
+        tokens = set(range(spec.first_token, spec.first_token + len(knots)))
+        if tokens & taken or max(tokens) >= bundle.manifest.architecture.vocabulary or min(tokens) < 0:
+            problem = (
+                f"tag `{spec.tag}`: its tokens overlap another's or leave the vocabulary: export it again"
+            )
+            raise BundleError(bundle.directory, problem)
+        taken |= tokens

@@ -1,0 +1,127 @@
+"""What main and the engine worker say to each other; values travel as exact decimal text."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A tagged frame body."""
+
+
+class Cycle(msgspec.Struct, frozen=True, array_like=True):
+    """One finished cycle: what was measured, and what was in force when it ended.
+
+    Without `inputs` it says only what was in force before the first cycle.
+    """
+
+    inputs: tuple[str, ...]
+    in_force: tuple[str, ...]
+
+
+class OutputLimits(msgspec.Struct, frozen=True, array_like=True):
+    """An output's counts and their meaning."""
+
+    scale: str
+    offset: str
+    low: int
+    high: int
+
+
+class Load(_Message, frozen=True):
+    """The first frame: get ready to propose for these outputs."""
+
+    outputs: tuple[OutputLimits, ...]
+
+
+class Propose(_Message, frozen=True):
+    """Ask for a decision. `in_force` ends the last cycle; `history` is sent when the worker may lack it."""
+
+    session: str
+    cycle: int
+    inputs: tuple[str, ...]
+    in_force: tuple[str, ...]
+    history: tuple[Cycle, ...] | None = None
+
+
+class Release(_Message, frozen=True):
+    """Give a session's pages back."""
+
+    session: str
+
+
+class Report(_Message, frozen=True):
+    """Ask for `Statistics`."""
+
+
+class Ready(_Message, frozen=True):
+    """The bundle is loaded, tested and warm."""
+
+    digest: str
+    ep_requested: str
+    ep_actual: str
+    runtime: str
+    cpu: str
+    aliased: bool
+    incremental_error: float  # incremental against one-shot, relative
+    decision_ms: float  # median of a warm decision
+    prefill_ms: float  # longest history, from nothing
+
+
+class Answer(_Message, frozen=True):
+    """Counts per output, in the bundle's order."""
+
+    raws: tuple[int, ...]
+    confidence: float
+    concentration: float  # what `confidence` was looked up by
+    masked_out: tuple[float, ...]
+    clamped: int  # inputs beyond the outer bins, taken as the outer bins
+    reused_tokens: int
+    computed_tokens: int
+    engine_ms: float
+
+
+class NeedHistory(_Message, frozen=True):
+    """The worker does not hold this session's last cycle: ask again with `history`."""
+
+
+class Failed(_Message, frozen=True):
+    """The request cannot be answered; the worker is well."""
+
+    problem: str
+
+
+class Statistics(_Message, frozen=True):
+    """Counters of the worker since it started."""
+
+    sessions: int
+    evicted: int
+    decisions: int
+    rebuilt: int
+    pages: int
+    pages_free: int
+    pages_peak: int
+    pages_refused: int
+
+
+Request = Load | Propose | Release | Report
+Reply = Ready | Answer | NeedHistory | Failed | Statistics
+
+_ENCODER = msgspec.msgpack.Encoder()
+_REQUESTS = msgspec.msgpack.Decoder(Request)
+_REPLIES = msgspec.msgpack.Decoder(Reply)
+
+
+def encode(message: Request | Reply) -> bytes:
+    """A message as a frame body."""
+    return _ENCODER.encode(message)
+
+
+def decode_request(body: bytes) -> Request:
+    """A request; raises `msgspec.DecodeError`."""
+    return _REQUESTS.decode(body)
+
+
+def decode_reply(body: bytes) -> Reply:
+    """A reply; raises `msgspec.DecodeError`."""
+    return _REPLIES.decode(body)

@@ -1,0 +1,172 @@
+"""The only place that talks to ONNX Runtime: session, KV tensors, and the truth about the provider."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Sequence as Values
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from gateway.core.errors import InferenceError
+from gateway.inference.block_pool import Appended, Sequence
+from gateway.inference.bundle import Architecture
+from gateway.inference.tokenizer import Token
+
+Provider = Literal["auto", "cpu", "cuda"]
+_NAMES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderTruth:
+    """What was asked for and what really runs."""
+
+    requested: str
+    actual: str
+    runtime: str  # onnxruntime's version
+
+
+class PagedSession:
+    """A decoder whose KV pool lives in tensors bound both as input and output."""
+
+    def __init__(
+        self, model: Path, architecture: Architecture, *, pages: int, block: int, provider: Provider
+    ) -> None:
+        refuse_mixed_runtimes()
+        self._architecture, self._block = architecture, block
+        wanted = _wanted(provider)
+        self._session = _open(model, wanted)
+        actual = self._session.get_providers()[0]
+        self.truth = ProviderTruth(provider, actual, onnxruntime.__version__)
+        self._device = "cuda" if actual == _NAMES["cuda"] else "cpu"
+        half = architecture.head_dim // 2
+        self._frequencies = architecture.rotary_base ** (-np.arange(half, dtype=np.float64) / half)
+        self._binding = self._session.io_binding()
+        self._slots = pages * block
+        self._pools = self._bind_pools()
+        self.aliased = self._aliasing_holds()
+        if not self.aliased:
+            self._bind_separate_outputs()
+
+    def run(self, sequence: Sequence, tokens: Values[Token], appended: Appended) -> NDArray[np.float32]:
+        """Logits `[T, vocabulary]` of `tokens`, for which the pool gave `appended` slots of `sequence`."""
+        self._copy_pages(appended.copies)
+        count = len(tokens)
+        positions = np.arange(sequence.end - count, sequence.end, dtype=np.int64)
+        # float64 until the cosine: exact enough for centuries of growing positions
+        angles = positions[:, None].astype(np.float64) * self._frequencies
+        feeds: dict[str, NDArray[np.generic]] = {
+            "tokens": np.array([[token.id for token in tokens]], dtype=np.int64),
+            "fractions": np.array([[token.fraction for token in tokens]], dtype=np.float32),
+            "cos": np.cos(angles, dtype=np.float64).astype(np.float32)[None],
+            "sin": np.sin(angles, dtype=np.float64).astype(np.float32)[None],
+            "query_positions": positions[None],
+            "first_positions": np.array([sequence.first], dtype=np.int64),
+            "write_slots": np.array(appended.slots, dtype=np.int64)[:, None],
+            "block_table": np.array([sequence.pages], dtype=np.int64),
+        }
+        for name, value in feeds.items():
+            self._binding.bind_cpu_input(name, value)
+        self._binding.bind_output("logits", "cpu")
+        self._session.run_with_iobinding(self._binding)
+        outputs = self._binding.get_outputs()
+        if not self.aliased:
+            self._adopt(outputs)
+        logits: NDArray[np.float32] = outputs[-1].numpy()[0]
+        return logits
+
+    def _bind_pools(self) -> dict[str, onnxruntime.OrtValue]:
+        architecture = self._architecture
+        empty = np.zeros((self._slots, architecture.heads * architecture.head_dim), dtype=np.float32)
+        pools = {}
+        for layer in range(architecture.layers):
+            for kind in ("keys", "values"):
+                name = f"{kind}_{layer}"
+                pools[name] = onnxruntime.OrtValue.ortvalue_from_numpy(empty.copy(), self._device, 0)
+                self._binding.bind_ortvalue_input(name, pools[name])
+                self._binding.bind_ortvalue_output(f"{name}_out", pools[name])
+        return pools
+
+    def _bind_separate_outputs(self) -> None:
+        self._binding.clear_binding_outputs()
+        for name, pool in self._pools.items():
+            self._binding.bind_ortvalue_input(name, pool)
+            self._binding.bind_output(f"{name}_out", self._device)
+
+    def _adopt(self, outputs: Values[onnxruntime.OrtValue]) -> None:
+        """Without aliasing the new pools are the outputs: bind them as the next inputs."""
+        for name, pool in zip(self._pools, outputs, strict=False):
+            self._pools[name] = pool
+            self._binding.bind_ortvalue_input(name, pool)
+        self._binding.clear_binding_outputs()
+        for name in self._pools:
+            self._binding.bind_output(f"{name}_out", self._device)
+
+    def _aliasing_holds(self) -> bool:
+        """True when a run writes into the bound memory, exactly at the slots asked for, and nowhere else."""
+        before = {name: pool.numpy().copy() for name, pool in self._pools.items()}
+        slot = self._slots - 1
+        addresses = {name: pool.data_ptr() for name, pool in self._pools.items()}
+        probe = Sequence([slot // self._block], 0, self._block)
+        self.aliased = True
+        self.run(probe, [Token(self._architecture.begin_token, 0.0)], Appended((slot,), ()))
+        for name, pool in self._pools.items():
+            after = pool.numpy().copy()
+            written = bool(np.any(after[slot] != before[name][slot]))
+            after[slot] = before[name][slot]
+            if not written or not np.array_equal(after, before[name]) or pool.data_ptr() != addresses[name]:
+                return False
+        return True
+
+    def _copy_pages(self, copies: tuple[tuple[int, int], ...]) -> None:
+        if not copies:
+            return
+        for name, pool in self._pools.items():
+            values = pool.numpy()
+            values = values if values.flags.writeable else values.copy()
+            for source, target in copies:
+                at, to = source * self._block, target * self._block
+                values[to : to + self._block] = values[at : at + self._block]
+            self._pools[name].update_inplace(values)
+
+
+def refuse_mixed_runtimes() -> None:
+    """Raise when both ONNX Runtime distributions are installed: they overwrite each other's files."""
+    found = []
+    for distribution in ("onnxruntime", "onnxruntime-gpu"):
+        try:
+            importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        found.append(distribution)
+    if len(found) > 1:
+        message = (
+            "`onnxruntime` and `onnxruntime-gpu` are both installed and overwrite each other: "
+            "uninstall both, then install the one from the lock file"
+        )
+        raise InferenceError(message)
+
+
+def _wanted(provider: Provider) -> list[str]:
+    devices = {device.ep_name for device in onnxruntime.get_ep_devices()}
+    cuda = _NAMES["cuda"] in devices
+    if provider == "cuda" and not cuda:
+        message = "provider `cuda` was asked for but no CUDA device is present: use `auto` or `cpu`"
+        raise InferenceError(message)
+    return [_NAMES["cuda"], _NAMES["cpu"]] if cuda and provider != "cpu" else [_NAMES["cpu"]]
+
+
+def _open(model: Path, providers: list[str]) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(str(model), options, providers=providers)
+    except Exception as exc:  # the runtime raises its own types, some private, for a bad model
+        message = f"model `{model}` cannot be loaded: {exc}"
+        raise InferenceError(message) from exc

@@ -1,0 +1,72 @@
+"""What an engine shows of itself before its first request: exactness of KV reuse, and its speed here."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from gateway.core.errors import InferenceError
+from gateway.inference.bundle import Bundle
+from gateway.inference.engine import Engine
+from gateway.inference.messages import Answer, Cycle, Propose
+
+_ROUNDS = 24
+_TOLERANCE = 1e-4  # relative; float32 rounding through a few layers stays near 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """Relative difference of reused and recomputed logits, and milliseconds."""
+
+    incremental_error: float
+    decision_ms: float  # median, warm
+    prefill_ms: float  # a whole history from nothing
+
+
+def self_test(engine: Engine, bundle: Bundle) -> SelfTest:
+    """Run a moving history twice, reused and recomputed; raises `InferenceError` when they disagree."""
+    cycles = _moving_history(bundle)
+    first = len(cycles) - _ROUNDS
+    reused, whole = "self-test-reused", "self-test-whole"
+    began = time.perf_counter()
+    _ask(engine, reused, cycles, first, rebuild=True)
+    prefill_ms = (time.perf_counter() - began) * 1e3
+    took = []
+    for at in range(first + 1, len(cycles)):
+        began = time.perf_counter()
+        _ask(engine, reused, cycles, at, rebuild=False)
+        took.append((time.perf_counter() - began) * 1e3)
+    _ask(engine, whole, cycles, len(cycles) - 1, rebuild=True)
+    exact, ours = engine.first_logits(whole), engine.first_logits(reused)
+    error = float(np.linalg.norm(exact - ours) / np.linalg.norm(exact))
+    engine.release(reused)
+    engine.release(whole)
+    if not error <= _TOLERANCE:
+        message = (
+            f"reused KV differs from recomputed by {error:.2g} (at most {_TOLERANCE:g}): change the runtime"
+        )
+        raise InferenceError(message)
+    return SelfTest(error, statistics.median(took), prefill_ms)
+
+
+def _ask(engine: Engine, session: str, cycles: list[Cycle], at: int, *, rebuild: bool) -> None:
+    history = tuple(cycles[:at]) if rebuild else None
+    request = Propose(
+        session=session, cycle=at, inputs=cycles[at].inputs, in_force=cycles[at - 1].in_force, history=history
+    )
+    answer = engine.propose(request)
+    assert isinstance(answer, Answer), "the history is held or sent"  # noqa: S101 - an invariant
+
+
+def _moving_history(bundle: Bundle) -> list[Cycle]:
+    inputs, outputs = bundle.manifest.inputs, bundle.manifest.outputs
+    return [
+        Cycle(
+            tuple(spec.knots[(7 * at + 3 * tag) % len(spec.knots)] for tag, spec in enumerate(inputs)),
+            tuple(spec.knots[(5 * at + tag) % len(spec.knots)] for tag, spec in enumerate(outputs)),
+        )
+        for at in range(bundle.history_cycles + _ROUNDS)
+    ]

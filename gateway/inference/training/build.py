@@ -1,0 +1,139 @@
+"""Builds a bundle: `python -m gateway.inference.training.build buffer-tank DIRECTORY` (torch needed)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import structlog
+import torch
+
+from gateway.inference.bundle import Manifest, Training
+from gateway.inference.engine import Engine
+from gateway.inference.training import vocabulary
+from gateway.inference.training.clone import Clone, engine_of
+from gateway.inference.training.dataset import Policy, Runs, encode, record
+from gateway.inference.training.expert import EXPERTS
+from gateway.inference.training.export import RECIPE, draft, recipe_digest, write_gate_record, write_model
+from gateway.inference.training.model import Decoder, weights_of
+from gateway.inference.training.train import Trainer
+
+log = structlog.get_logger().bind(component="training")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Everything that decides the weights."""
+
+    description: str
+    expert: str
+    seed: int
+    runs: int
+    cycles: int
+    steps: int
+    rounds: int  # of acting with the clone and labelling what it met
+    round_steps: int
+
+
+RECIPES = {
+    "buffer-tank": Recipe(
+        description="Keeps level 2 m and temperature 45 degC of the demo buffer tank inside its limits.",
+        expert="constraint-aware",
+        seed=20_260_101,
+        runs=640,
+        cycles=256,
+        steps=1700,
+        rounds=2,
+        round_steps=350,
+    ),
+    "reckless": Recipe(
+        description="Wants the demo tank full and hot and ignores every limit: to be refused.",
+        expert="reckless",
+        seed=20_260_102,
+        runs=96,
+        cycles=160,
+        steps=120,
+        rounds=0,
+        round_steps=0,
+    ),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train, export; figures are added by `evaluate`."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=sorted(RECIPES))
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--step-share", type=float, default=1.0, help="of the recipe's steps, for a trial")
+    options = parser.parse_args(arguments)
+    build(options.name, options.directory, options.step_share)
+    return 0
+
+
+def build(name: str, directory: Path, step_share: float = 1.0) -> Manifest:
+    """A bundle without accuracy figures in `directory`."""
+    recipe, began = RECIPES[name], time.monotonic()
+    expert = EXPERTS[recipe.expert]
+    torch.set_num_threads(1)
+    torch.manual_seed(recipe.seed)
+    rng = np.random.default_rng(recipe.seed)
+    seed, clean = recipe.seed, recipe.runs // 4
+    runs = record(expert, range(seed, seed + recipe.runs), recipe.cycles, noise=True)
+    runs = runs.joined(
+        record(expert, range(seed + 10_000, seed + 10_000 + clean), recipe.cycles, noise=False)
+    )
+    manifest = draft(name, recipe.description, _seen(runs), _training(recipe, 0.0))
+    model = Decoder(vocabulary.shape(manifest.architecture.vocabulary), vocabulary.ROTARY_BASE)
+    trainer = Trainer(model, manifest, recipe.seed)
+    steps, round_steps = int(recipe.steps * step_share), int(recipe.round_steps * step_share)
+    trainer.run(encode(runs, manifest), steps, 3e-3, 3e-4 if recipe.rounds else 3e-5)
+    for number in range(recipe.rounds):
+        write_model(directory, manifest, weights_of(model))
+        engine = engine_of(directory)
+
+        def clone(engine: Engine = engine) -> Policy:
+            return Clone(engine).act
+
+        for noise in (True, False):
+            seed += 20_000
+            runs = runs.joined(record(expert, range(seed, seed + 48), recipe.cycles, clone, noise=noise))
+        log.info("round_recorded", round=number + 1, runs=len(runs.measured))
+        last = number + 1 == recipe.rounds
+        trainer.run(encode(_weighted(runs, rng), manifest), round_steps, 1e-3, 2e-5 if last else 3e-4)
+    held_out = record(expert, range(5), 90, noise=True)  # seeds no training run has
+    manifest = msgspec.structs.replace(manifest, training=_training(recipe, time.monotonic() - began))
+    write_model(directory, manifest, weights_of(model))
+    write_gate_record(directory, held_out)
+    torch.save(model.state_dict(), directory.parent / f"{name}.pt")
+    return write_model(directory, manifest, weights_of(model))
+
+
+def _weighted(runs: Runs, rng: np.random.Generator) -> Runs:
+    """The newest runs count four times: they are what the clone itself meets."""
+    newest = np.arange(max(0, len(runs.measured) - 96), len(runs.measured))
+    order = rng.permutation(np.concatenate([np.arange(len(runs.measured)), np.repeat(newest, 3)]))
+    return Runs(runs.measured[order], runs.in_force[order], runs.wanted[order])
+
+
+def _seen(runs: Runs) -> tuple[tuple[str, str], ...]:
+    flat = runs.measured[:, 1:].reshape(-1, 3)
+    return tuple((f"{low:g}", f"{high:g}") for low, high in zip(flat.min(0), flat.max(0), strict=True))
+
+
+def _training(recipe: Recipe, seconds: float) -> Training:
+    return Training(
+        recipe=RECIPE,
+        recipe_digest=recipe_digest(),
+        expert=recipe.expert,
+        seeds=str(recipe.seed),
+        seconds=round(seconds, 1),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
