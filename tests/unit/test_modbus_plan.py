@@ -52,3 +52,17 @@ def test_an_illegal_address_is_first_looked_for_in_the_widest_gap() -> None:
 def test_a_value_larger_than_a_request_is_refused() -> None:
     with pytest.raises(ValueError, match="takes 126 registers"):
         plan([Item("a", "input", 0, 126)], LIMITS)
+
+
+# Else one wrong line in a spreadsheet would part the liveness counter from its inputs (S14).
+def test_a_hole_once_found_no_longer_cuts_what_lies_before_it() -> None:
+    items = [Item("live", "input", 0), Item("level", "input", 4), Item("missing", "input", 6)]
+    learned = Learned()
+
+    while any(block.end > 6 for block in plan(items, LIMITS, learned, anchor="live")):
+        refused = next(b for b in plan(items, LIMITS, learned, anchor="live") if b.end > 6)
+        learned = bisect(refused, learned)
+
+    (block,) = plan(items, LIMITS, learned, anchor="live")
+    assert (block.address, block.count) == (0, 5)
+    assert [hole.key for hole in learned.holes] == ["missing"]

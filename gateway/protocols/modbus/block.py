@@ -25,6 +25,7 @@ REJECTIONS = {
     4: "the PLC is in local",
     5: "a value is out of the PLC's range",
     6: "control valid was clear",
+    7: "the lease word has not moved since the lease ran out",
 }
 
 

@@ -236,8 +236,7 @@ class ModbusLink:
                 self.name, f"unit {request.dev_id} did not answer within {allowed_s:.3g} s"
             ) from exc
         except (ConnectionException, ModbusException) as exc:
-            self.counters.breaks += 1
-            self.abort(str(exc))
+            self.abort(exc.string)
             raise LinkBrokenError(self.name, self.fault) from exc
         except BaseException:
             self.abort("a request was given up before its answer came")
@@ -276,6 +275,7 @@ class ModbusLink:
     def _on_connection(self, made: bool) -> None:  # noqa: FBT001 - pymodbus's signature
         if made or self.fault:
             return
+        self.counters.breaks += 1
         self.fault = "the peer closed the connection"
         self._fail_request()
         self.lost.set()

@@ -47,7 +47,15 @@ class Learned:
     """What exceptions taught: `seams` no request may reach over, `holes` the device does not have."""
 
     seams: frozenset[tuple[Table, int]] = field(default_factory=frozenset)
-    holes: frozenset[str] = field(default_factory=frozenset)
+    holes: frozenset[Item] = field(default_factory=frozenset)
+
+    def forbids(self, low: Block, high: Block) -> bool:
+        """True where one request for both would reach over a seam or into a hole."""
+        end = max(low.end, high.end)
+        starts = {item.address for item in (*low.items, *high.items)}
+        return any(
+            table == low.table and low.address < seam and seam in starts for table, seam in self.seams
+        ) or any(h.table == low.table and h.address < end and low.address < h.end for h in self.holes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +81,7 @@ def plan(
     """
     learned = learned or Learned()
     wanted = sorted(
-        (i for i in items if i.key not in learned.holes), key=lambda i: (i.table, i.address, -i.count, i.key)
+        (i for i in items if i not in learned.holes), key=lambda i: (i.table, i.address, -i.count, i.key)
     )
     blocks: list[Block] = []
     for item in wanted:
@@ -92,8 +100,9 @@ def plan(
 def bisect(block: Block, learned: Learned) -> Learned:
     """What an illegal address in `block` teaches: a new seam, or its one remaining value is a hole.
 
-    The seam lies at the widest gap, where holes hide, else in the middle. Every call teaches something new,
-    so asking again ends.
+    The seam lies at the widest gap, where holes hide, else in the middle. A hole may be the reason for every
+    seam on the way to it, so those are forgotten and found again where they are needed. Asking again ends:
+    between two holes there are only new seams, and holes are few.
     """
     starts = sorted({item.address for item in block.items})
     if len(starts) > 1:
@@ -105,7 +114,7 @@ def bisect(block: Block, learned: Learned) -> Learned:
         at = min(starts[1:], key=lambda start: (-max(0, gap_before(start)), abs(start - middle)))
         return replace(learned, seams=learned.seams | {(block.table, at)})
     longest = max(item.count for item in block.items)
-    return replace(learned, holes=learned.holes | {i.key for i in block.items if i.count == longest})
+    return Learned(holes=learned.holes | {item for item in block.items if item.count == longest})
 
 
 def _alone(item: Item) -> Block:
@@ -117,8 +126,7 @@ def _joined(low: Block, high: Block, limits: PlanLimits, learned: Learned) -> Bl
     end = max(low.end, high.end)
     if end - low.address > limits.of(low.table):
         return None
-    starts = {item.address for item in (*low.items, *high.items)}
-    if any(table == low.table and low.address < seam and seam in starts for table, seam in learned.seams):
+    if learned.forbids(low, high):
         return None
     return Block(low.table, low.address, end - low.address, low.items + high.items)
 

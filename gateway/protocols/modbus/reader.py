@@ -43,9 +43,9 @@ class DeviceReader:
         self._log = structlog.get_logger().bind(component="modbus", device=device.id)
 
     @property
-    def holes(self) -> frozenset[str]:
+    def holes(self) -> frozenset[TagId]:
         """Tags the device answered not to have."""
-        return self._learned.holes
+        return frozenset(TagId(item.key) for item in self._learned.holes)
 
     def vouched(self) -> frozenset[TagId]:
         """Tags read in the liveness counter's own request (S14)."""
@@ -68,7 +68,6 @@ class DeviceReader:
                 if exc.code in _UNREACHABLE:
                     raise
                 pending[:0] = self._refused(block, exc)
-                self._plans[group] = self._plan(group)
             else:
                 self._take(block, reply)
         self._back_off.reset()
@@ -84,10 +83,13 @@ class DeviceReader:
     def lost(self) -> None:
         """The way to the device is gone: last values stay, nothing learned of it counts any more."""
         self._store.degrade(self.tags, StatusCode.BadNoCommunication)
-        self._learned = Learned()
-        self._plans = {group: self._plan(group) for group in self.device.poll_groups}
+        self._learn(Learned())
         if self.liveness is not None:
             self.liveness.restart()
+
+    def _learn(self, learned: Learned) -> None:
+        self._learned = learned
+        self._plans = {group: self._plan(group) for group in self.device.poll_groups}
 
     def _plan(self, group: str) -> tuple[Block, ...]:
         items = [tag.item() for tag in self.device.tags if tag.poll_group == group]
@@ -99,11 +101,11 @@ class DeviceReader:
             status = _REFUSED.get(refusal.code, StatusCode.BadDeviceFailure)
             self._store.degrade((TagId(item.key) for item in block.items), status)
             return ()
-        before = self._learned.holes
-        self._learned = bisect(block, self._learned)
-        for hole in self._learned.holes - before:
+        before = self.holes
+        self._learn(bisect(block, self._learned))
+        for hole in self.holes - before:
             self._log.warning("address_refused", tag=hole, reason=refusal.problem)
-            self._store.degrade([TagId(hole)], StatusCode.BadConfigurationError)
+            self._store.degrade([hole], StatusCode.BadConfigurationError)
         return plan(block.items, self.device.limits, self._learned, anchor=self.device.liveness_tag)
 
     def _take(self, block: Block, reply: Reply) -> None:
