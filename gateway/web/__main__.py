@@ -8,9 +8,11 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 from ipaddress import ip_address
 from pathlib import Path
 
+import structlog
 import uvicorn
 
 from gateway.core.clock import SystemClock
@@ -19,7 +21,7 @@ from gateway.web.app import create_app
 from gateway.web.feed import GatewayLink, keep_mirrored
 from gateway.web.mirror import Mirror
 
-_PARENT_PERIOD_S = 1.0
+_PARENT_PERIOD_S = 0.5
 
 
 def main() -> None:
@@ -32,9 +34,6 @@ def main() -> None:
     )
     parser.add_argument("--host", default="127.0.0.1", help="loopback address to listen on")
     parser.add_argument("--port", type=int, default=8480)
-    parser.add_argument(
-        "--with-parent", action="store_true", help="end when the process that started it ends"
-    )
     options = parser.parse_args()
     try:
         loopback = ip_address(options.host).is_loopback
@@ -42,11 +41,15 @@ def main() -> None:
         loopback = False
     if not loopback:
         parser.error(f"--host {options.host}: only a loopback address; there are no users on this port yet")
-    asyncio.run(serve(options.link, options.host, options.port, with_parent=options.with_parent))
+    _configure_logging()
+    asyncio.run(serve(options.link, options.host, options.port))
 
 
-async def serve(link: Path, host: str, port: int, *, with_parent: bool = False) -> None:
-    """Mirror the Feed and answer HTTP until a signal, the end of the parent, or cancellation."""
+async def serve(link: Path, host: str, port: int) -> None:
+    """Mirror the Feed and answer HTTP until a signal, cancellation, or the end of the parent process.
+
+    A daemon killed and started again must not find its port held by its predecessor's child.
+    """
     parent = os.getppid()  # asked first: a parent that ends during the start is noticed too
     mirror = Mirror(SystemClock())
 
@@ -60,11 +63,10 @@ async def serve(link: Path, host: str, port: int, *, with_parent: bool = False) 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, lambda: setattr(server, "should_exit", True))
     async with asyncio.TaskGroup() as tasks:
-        others: list[asyncio.Task[None]] = [
-            tasks.create_task(keep_mirrored(connect, mirror), name="web-mirror")
-        ]
-        if with_parent:
-            others.append(tasks.create_task(_end_with(parent, server), name="web-parent"))
+        others: tuple[asyncio.Task[None], ...] = (
+            tasks.create_task(keep_mirrored(connect, mirror), name="web-mirror"),
+            tasks.create_task(_end_with(parent, server), name="web-parent"),
+        )
         with contextlib.suppress(SystemExit):  # uvicorn's way to say the port is taken; it has logged it
             await server.serve()
         for task in others:
@@ -77,6 +79,19 @@ async def _end_with(parent: int, server: uvicorn.Server) -> None:
     while os.getppid() == parent:  # noqa: ASYNC110 - the kernel offers no event for it
         await asyncio.sleep(_PARENT_PERIOD_S)
     server.should_exit = True
+
+
+def _configure_logging() -> None:
+    """To standard error, as the daemon's: lines for people at a terminal, JSON for machines."""
+    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
 
 
 def _uvicorn_config(mirror: Mirror, host: str, port: int) -> uvicorn.Config:

@@ -98,7 +98,7 @@ async def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         "print(child.pid, flush=True)\n"
         "child.wait()\n"
     )
-    options = ("--link", str(tmp_path / "o3.sock"), "--port", str(port), "--with-parent")
+    options = ("--link", str(tmp_path / "o3.sock"), "--port", str(port))
     parent = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, *options, cwd=REPOSITORY, stdout=asyncio.subprocess.PIPE
     )
