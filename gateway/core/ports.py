@@ -31,7 +31,7 @@ class StateInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSet:
-    """What the last check knew of the plant's state (S2), by module variable, at `at` s monotonic."""
+    """What the last check knew of the plant's state (S2), by tag id, at `at` s monotonic."""
 
     at: float
     intervals: Mapping[str, StateInterval]

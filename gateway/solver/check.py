@@ -1,0 +1,165 @@
+"""One check, from inputs to verdict, inside a worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+
+from gateway.core.decision import (
+    CheckResult,
+    Finding,
+    Permitted,
+    Proposal,
+    Refused,
+    Repaired,
+    Undetermined,
+    Verdict,
+)
+from gateway.core.ports import CheckRequest, StateSet
+from gateway.core.tag import TagId
+from gateway.solver import backup, repair
+from gateway.solver.judge import Judge, Judgement, Prepared
+from gateway.solver.predict import Facts, UnusableError, observe
+from gateway.solver.ruleset import RuleSet
+from gateway.solver.terms import Budget
+
+_MILLI = 1000
+
+
+class Checks:
+    """The checker of one rule set; one thread, one Z3 context."""
+
+    def __init__(self, rules: RuleSet, budget: Budget | None = None) -> None:
+        self.rules = rules
+        self._judge = Judge(rules, budget or Budget())
+
+    def warm(self, hold_s: float, effect_delay_s: float) -> None:
+        """Build the plan for two times before the first check needs it."""
+        self._prepared(hold_s, effect_delay_s)
+
+    def check(
+        self, request: CheckRequest, late: Callable[[], bool] = lambda: False
+    ) -> tuple[CheckResult, StateSet | None]:
+        """The result and the state to carry; `late` ends the search for a repair."""
+        started = time.perf_counter()
+        timings: dict[str, float] = {}
+        facts: Facts | None = None
+        try:
+            facts = observe(self.rules, request)
+            timings["observe"] = (time.perf_counter() - started) * _MILLI
+            prepared = self._prepared(request.hold_s, request.effect_delay_s)
+            if request.proposal is None:
+                result = self._backup(prepared, facts, request)
+            else:
+                self._whole(request.proposal)
+                result = self._proposal(prepared, facts, request, request.proposal, late)
+        except UnusableError as exc:
+            result = self._result(request, Undetermined(str(exc)), ())
+        timings["check"] = (time.perf_counter() - started) * _MILLI
+        state = facts.state_set(request.taken_at) if facts is not None else None
+        return replace(result, timings_ms=timings), state
+
+    def _prepared(self, hold_s: float, effect_delay_s: float) -> Prepared:
+        return self._judge.prepare(_millis(effect_delay_s), _millis(hold_s))
+
+    def _whole(self, proposal: Proposal) -> None:
+        """The whole block and nothing else, in exact register values."""
+        given = {v.tag for v in proposal.values}
+        for variable in self.rules.actions:
+            if variable.tag not in given:
+                msg = f"the proposal has no value for `{variable.tag}`"
+                raise UnusableError(msg)
+        for value in proposal.values:
+            known = self.rules.variables.get(value.tag)
+            if known is None or not known.action:
+                msg = f"no module in force governs `{value.tag}`"
+                raise UnusableError(msg)
+            low, high = known.definition.raw_range or (value.raw, value.raw)
+            if known.definition.engineering(value.raw) != value.value or not low <= value.raw <= high:
+                msg = f"the value proposed for `{value.tag}` is not what its register would hold"
+                raise UnusableError(msg)
+
+    def _proposal(
+        self,
+        prepared: Prepared,
+        facts: Facts,
+        request: CheckRequest,
+        proposal: Proposal,
+        late: Callable[[], bool],
+    ) -> CheckResult:
+        judged = self._judge.judge(prepared, facts, _values(proposal))
+        if judged.undecided:
+            return self._result(request, Undetermined(judged.undecided), judged.findings)
+        if judged.permitted:
+            return self._result(request, Permitted(proposal.values), judged.findings)
+        counterexample = judged.violated[0].counterexample()
+        if request.may_repair:
+            for candidate in repair.candidates(self.rules, prepared, facts, proposal):
+                if late():
+                    break
+                again = self._judge.judge(prepared, facts, _values(candidate))
+                if again.permitted:
+                    verdict = Repaired(candidate.values, counterexample)
+                    return self._result(request, verdict, judged.findings, proposal=candidate)
+        return self._result(request, Refused(counterexample), judged.findings)
+
+    def _backup(self, prepared: Prepared, facts: Facts, request: CheckRequest) -> CheckResult:
+        """The backup's own action, permitted; or the one that may be written to recover (S9); or neither."""
+        refused: list[tuple[Proposal, Judgement]] = []
+        undecided = "no module in force declares a backup"
+        for candidate in backup.actions(self.rules, facts):
+            judged = self._judge.judge(prepared, facts, _values(candidate), as_backup=True)
+            if judged.permitted:
+                return self._result(request, Permitted(candidate.values), judged.findings, proposal=candidate)
+            if judged.undecided:
+                undecided = judged.undecided
+            else:
+                refused.append((candidate, judged))
+        for candidate, judged in refused:
+            if self._no_worse(prepared, facts, candidate):
+                verdict = Refused(judged.violated[0].counterexample())
+                return self._result(request, verdict, judged.findings, proposal=candidate, recovery=True)
+        if refused:
+            judged = refused[0][1]
+            return self._result(request, Refused(judged.violated[0].counterexample()), judged.findings)
+        return self._result(request, Undetermined(undecided), ())
+
+    def _no_worse(self, prepared: Prepared, facts: Facts, candidate: Proposal) -> bool:
+        """Whether no worst-case violation grows against the values in force (S9)."""
+        present = backup.in_force(self.rules, facts)
+        if present is None:
+            return False
+        exempt = prepared.timed
+        now = prepared.slacks(prepared.box(facts, _values(present)), exempt)
+        then = prepared.slacks(prepared.box(facts, _values(candidate)), exempt)
+        return all(slack >= 0 or slack >= now[rule] for rule, slack in then.items())
+
+    def _result(
+        self,
+        request: CheckRequest,
+        verdict: Verdict,
+        findings: tuple[Finding, ...],
+        *,
+        proposal: Proposal | None = None,
+        recovery: bool = False,
+    ) -> CheckResult:
+        return CheckResult(
+            verdict=verdict,
+            findings=findings,
+            generation=request.generation,
+            rule_set_digest=self.rules.digest,
+            proposal=proposal,
+            recovery=recovery,
+        )
+
+
+def _values(proposal: Proposal) -> dict[TagId, Fraction]:
+    return proposal.engineering()
+
+
+def _millis(value: float) -> Fraction:
+    """Seconds rounded up to a millisecond: few different plans."""
+    return Fraction(ceil(round(value * _MILLI, 6)), _MILLI)

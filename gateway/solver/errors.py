@@ -1,0 +1,13 @@
+"""Why a module or a set of modules is refused."""
+
+from __future__ import annotations
+
+from gateway.core.errors import ConstraintError, GatewayError
+
+
+class ModuleRefusedError(GatewayError):
+    """A module cannot be used; `problems` lists everything wrong, in the order of its lines."""
+
+    def __init__(self, problems: tuple[ConstraintError, ...]) -> None:
+        super().__init__("\n".join(str(p) for p in problems))
+        self.problems = problems

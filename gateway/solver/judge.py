@@ -1,0 +1,226 @@
+"""One proposal against one plan: interval pass, Z3 on every rule, witness re-evaluated exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from fractions import Fraction
+
+import structlog
+import z3
+
+from gateway.core.decision import Finding, Holds, Unknown, Violated
+from gateway.core.tag import TagId
+from gateway.solver.affine import symbols
+from gateway.solver.condense import Duty, Plan, condense
+from gateway.solver.interval import SCALE, Box, Row, Scaled, Slack, scaled
+from gateway.solver.predict import Facts, box
+from gateway.solver.report import Shown, described, shown_point
+from gateway.solver.ruleset import Rule, RuleSet
+from gateway.solver.simulate import trajectory, violates
+from gateway.solver.terms import Answer, Budget, Query
+
+log = structlog.get_logger().bind(component="solver")
+
+_PLANS = 8  # pairs of times kept ready
+_MOVES_WITH_PROPOSAL = ("new:", "rate:", "e")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What is known of one proposal. `undecided` says why nobody knows; then nothing else counts."""
+
+    findings: tuple[Finding, ...]  # nearest limit first, violated ones before all
+    violated: tuple[Shown, ...]  # critical and standard rules, worst first
+    undecided: str = ""
+
+    @property
+    def permitted(self) -> bool:
+        """True only when every critical and standard rule is known to hold. Unknown is not a pass."""
+        return not self.undecided and not self.violated and bool(self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The duty of one rule that comes nearest to its limit."""
+
+    slack: Slack
+    duty: Duty
+    scaled: Scaled
+
+
+class Prepared:
+    """A plan with its whole-number rows and its Z3 query."""
+
+    def __init__(
+        self, rules: RuleSet, context: z3.Context, delay: Fraction, hold: Fraction, budget: Budget
+    ) -> None:
+        self.rules = rules
+        self.plan: Plan = condense(rules, delay, hold)
+        self.query = Query(context, self.plan, budget)
+        self._duties: list[list[tuple[Duty, Scaled]]] = [[] for _ in self.plan.rules]
+        for duty in self.plan.duties:
+            self._duties[duty.rule].append((duty, scaled(duty.formula)))
+        self.timed = frozenset(
+            index
+            for index, rule in enumerate(self.plan.rules)
+            if any(n.startswith(("kept_on(", "may_rise(")) for n in symbols(rule.formula))
+        )
+        self.informational = frozenset(
+            i for i, rule in enumerate(self.plan.rules) if rule.constraint.kind == "informational"
+        )
+
+    def box(self, facts: Facts, new: Mapping[TagId, Fraction]) -> dict[str, tuple[int, int]]:
+        """The premises of one proposal."""
+        return box(self.rules, self.plan, facts, new)
+
+    def worst(self, index: int, within: Box) -> Worst | None:
+        """The nearest limit of one rule over a box."""
+        found: Worst | None = None
+        for duty, formula in self._duties[index]:
+            slack = formula.slack(within)
+            if found is None or slack.value * found.scaled.unit < found.slack.value * formula.unit:
+                found = Worst(slack, duty, formula)
+        return found
+
+    def slacks(self, within: Box, exempt: Set[int]) -> dict[int, Fraction]:
+        """Least slack of every critical and standard rule, in its own unit."""
+        found: dict[int, Fraction] = {}
+        for index in range(len(self.plan.rules)):
+            if index not in exempt and index not in self.informational:
+                worst = self.worst(index, within)
+                if worst is not None:
+                    found[index] = Fraction(worst.slack.value, worst.scaled.unit)
+        return found
+
+    def duties(self, index: int) -> list[Duty]:
+        """Everything one rule demands."""
+        return [duty for duty, _ in self._duties[index]]
+
+
+class Judge:
+    """All plans of one rule set in one Z3 context."""
+
+    def __init__(self, rules: RuleSet, budget: Budget) -> None:
+        self.rules = rules
+        self._budget = budget
+        self._context = z3.Context()
+        self._prepared: dict[tuple[Fraction, Fraction], Prepared] = {}
+
+    def prepare(self, delay: Fraction, hold: Fraction) -> Prepared:
+        """The plan for two times, built at most once while in use."""
+        key = (delay, hold)
+        if key not in self._prepared:
+            if len(self._prepared) >= _PLANS:
+                self._prepared.pop(next(iter(self._prepared)))
+            self._prepared[key] = Prepared(self.rules, self._context, delay, hold, self._budget)
+        return self._prepared[key]
+
+    def judge(
+        self, prepared: Prepared, facts: Facts, new: Mapping[TagId, Fraction], *, as_backup: bool = False
+    ) -> Judgement:
+        """What is known of a proposal; the backup alone need not keep minimum times (S1)."""
+        within = prepared.box(facts, new)
+        exempt = prepared.timed if as_backup else frozenset[int]()
+        choices = {f"old:{tag}": values for tag, values in facts.old.items()}
+        query = prepared.query
+        query.open(within, choices)
+        try:
+            premises = query.satisfiable()
+            if premises is not Answer.SAT:
+                reason = (
+                    "the premises cannot be met"
+                    if premises is Answer.UNSAT
+                    else "premises: no answer in budget"
+                )
+                return Judgement(findings=(), violated=(), undecided=reason)
+            return self._judged(prepared, within, exempt)
+        finally:
+            query.close()
+
+    def _judged(self, prepared: Prepared, within: Box, exempt: Set[int]) -> Judgement:
+        holding: dict[int, Worst] = {}
+        failing: dict[int, Worst] = {}
+        for index in range(len(prepared.plan.rules)):
+            worst = prepared.worst(index, within)
+            if worst is not None and index not in exempt:
+                (holding if worst.slack.holds else failing)[index] = worst
+        answer = prepared.query.any_of(holding)
+        if answer is Answer.SAT:
+            log.error("judges_disagreed", said="z3 finds a violation that the interval pass excludes")
+            return Judgement(findings=(), violated=(), undecided="the solver and the exact judge disagree")
+        if answer is Answer.UNKNOWN:
+            return Judgement(findings=(), violated=(), undecided="the solver gave no answer in its budget")
+        findings: list[tuple[Fraction, Finding]] = []
+        violated: list[Shown] = []
+        undecided = ""
+        for index, worst in failing.items():
+            finding, shown, reason = self._examined(prepared, within, index, worst)
+            binding = index not in prepared.informational
+            undecided = undecided or (reason if binding else "")
+            if shown is not None and binding:
+                violated.append(shown)
+            margin = finding.margin if isinstance(finding, Violated) else Fraction(0)
+            findings.append((margin, finding))
+        for index, worst in holding.items():
+            rule = prepared.plan.rules[index]
+            margin_or_none = worst.scaled.margin(worst.slack)
+            order = margin_or_none if margin_or_none is not None else Fraction(10**9)
+            findings.append((order, Holds(rule.module, rule.constraint.id, margin_or_none)))
+        findings.sort(key=lambda f: f[0])
+        violated.sort(key=lambda s: s.finding.margin)
+        return Judgement(
+            findings=tuple(f for _, f in findings), violated=tuple(violated), undecided=undecided
+        )
+
+    def _examined(
+        self, prepared: Prepared, within: Box, index: int, worst: Worst
+    ) -> tuple[Finding, Shown | None, str]:
+        """A rule that intervals cannot show to hold: proved by Z3 alone (S8), violated with a witness, or unknown."""
+        rule = prepared.plan.rules[index]
+        answer = prepared.query.one(index)
+        if answer is Answer.UNSAT:
+            return Holds(rule.module, rule.constraint.id), None, ""
+        if answer is Answer.UNKNOWN:
+            reason = f"`{rule.constraint.id}`: the solver gave no answer in its budget"
+            return Unknown(rule.module, rule.constraint.id, reason), None, reason
+        witnesses = [(worst.duty, _corner(within, worst.slack.row))] if worst.slack.row is not None else []
+        model = prepared.query.witness()
+        witnesses += [(duty, model) for duty in prepared.duties(index)]
+        for duty, witness in witnesses:
+            point = violates(self.rules, prepared.plan, duty, witness)
+            if point is not None:
+                return self._violated(prepared, rule, duty, witness, point, worst)
+        log.error("judges_disagreed", constraint=rule.constraint.id, said="the witness violates nothing")
+        reason = f"`{rule.constraint.id}`: the solver and the exact judge disagree"
+        return Unknown(rule.module, rule.constraint.id, reason), None, reason
+
+    def _violated(
+        self,
+        prepared: Prepared,
+        rule: Rule,
+        duty: Duty,
+        witness: Mapping[str, Fraction],
+        point: Mapping[str, Fraction],
+        worst: Worst,
+    ) -> tuple[Finding, Shown, str]:
+        start = trajectory(self.rules, prepared.plan, witness)[0]
+        assignment = shown_point(self.rules, prepared.plan, duty, witness, point, start)
+        margin = worst.scaled.margin(worst.slack) or Fraction(0)
+        finding = Violated(
+            rule.module,
+            rule.constraint.id,
+            rule.constraint.kind,
+            min(margin, Fraction(0)),
+            assignment,
+            rule.constraint.message,
+            rule.where,
+        )
+        return finding, Shown(finding, described(self.rules, rule, point, start, prepared.plan, duty)), ""
+
+
+def _corner(within: Box, row: Row) -> dict[str, Fraction]:
+    """A point of the box that is worst for one row."""
+    corner = {name: Fraction(low, SCALE) for name, (low, _) in within.items()}
+    corner.update({name: Fraction(value, SCALE) for name, value in row.worst(within).items()})
+    return corner

@@ -1,0 +1,315 @@
+"""Solver workers: warm, replaceable, and never waited for past a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from gateway.core.clock import Clock, Deadline, SystemClock
+from gateway.core.decision import CheckResult, Undetermined
+from gateway.core.errors import GatewayError, WorkerLostError
+from gateway.core.ports import CheckRequest, StateSet
+from gateway.solver.ruleset import RuleSet
+from gateway.solver.safeset import Proof
+from gateway.solver.wire import (
+    Answer,
+    Ask,
+    Check,
+    Checked,
+    Done,
+    Drop,
+    Failed,
+    Load,
+    Prove,
+    Proved,
+    answers,
+    encoder,
+    result,
+)
+from gateway.supervision.worker import WorkerProcess
+
+log = structlog.get_logger().bind(component="solver_pool")
+
+MODULE = "gateway.solver.worker"
+LOAD_TIMEOUT_S = 20.0
+RECYCLE_CHECKS = 200_000
+RECYCLE_RSS_BYTES = 400 * 1024 * 1024
+_LOOK_EVERY = 1_000  # checks between two looks at a worker's memory
+_PAUSES_S = (0.0, 0.2, 1.0, 5.0)  # before the 1st, 2nd, 3rd and every later replacement in a row
+
+
+class PoolError(GatewayError):
+    """Workers cannot take a rule set."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatistics:
+    """Counters since start."""
+
+    workers: int
+    alive: int
+    idle: int
+    checks: int
+    lost: int
+    recycled: int
+    undetermined_late: int
+    generations: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Seat:
+    """One place for a worker; the worker in it changes."""
+
+    # INVARIANT: a seat is used by one task at a time, the one that took it out of `_idle`; `loaded` lists what
+    # the worker in it now has compiled.
+    number: int
+    worker: WorkerProcess
+    loaded: set[int] = field(default_factory=set)
+    checks: int = 0
+
+
+class CheckerPool:
+    """A `gateway.core.ports.Checker` over killable processes.
+
+    With two workers or more the loss of one costs the decision it held and nothing else: another is warm.
+    """
+
+    def __init__(
+        self, workers: int = 2, clock: Clock | None = None, warm: Iterable[tuple[float, float]] = ()
+    ) -> None:
+        """`warm` lists the (hold, effect delay) pairs whose plans are built at load, before any check asks."""
+        self._clock = clock if clock is not None else SystemClock()
+        self._count = max(1, workers)
+        self._warm = dict.fromkeys(warm)
+        self._rule_sets: dict[int, RuleSet] = {}
+        self._seats: list[_Seat] = []
+        self._idle: list[_Seat] = []
+        self._changed = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._checks = self._lost = self._recycled = self._late = 0
+
+    async def start(self) -> None:
+        """Spawn the workers; they are idle when this returns."""
+        for number in range(self._count):
+            self._seats.append(_Seat(number, self._worker(number)))
+        await asyncio.gather(*(self._furnish(seat) for seat in self._seats))
+
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the living workers."""
+        return tuple(s.worker.pid for s in self._seats if s.worker.pid is not None)
+
+    def statistics(self) -> PoolStatistics:
+        """Counters since start and who is there now."""
+        return PoolStatistics(
+            workers=len(self._seats),
+            alive=sum(1 for s in self._seats if s.worker.alive),
+            idle=len(self._idle),
+            checks=self._checks,
+            lost=self._lost,
+            recycled=self._recycled,
+            undetermined_late=self._late,
+            generations=tuple(sorted(self._rule_sets)),
+        )
+
+    async def load(self, rule_set: RuleSet) -> None:
+        """Compile and warm a rule set in every worker beside the others; returns when all have it.
+
+        Raises `PoolError` when a worker refuses it; then no worker keeps it.
+        """
+        self._rule_sets[rule_set.generation] = rule_set
+        found = await asyncio.gather(
+            *(self._on(seat, rule_set.generation) for seat in tuple(self._seats)), return_exceptions=True
+        )
+        for problem in found:
+            if isinstance(problem, PoolError):
+                await self.drop(rule_set.generation)
+                raise problem
+            if isinstance(problem, BaseException):
+                raise problem
+
+    async def drop(self, generation: int) -> None:
+        """Forget a rule set everywhere."""
+        self._rule_sets.pop(generation, None)
+        for seat in tuple(self._seats):
+            async with self._taken(seat):
+                with contextlib.suppress(WorkerLostError):  # its replacement never hears of it
+                    await self._ask(seat, Drop(generation), LOAD_TIMEOUT_S)
+                seat.loaded.discard(generation)
+
+    async def prove(self, generation: int, budget_s: float = 60.0) -> Proof:
+        """Prove a loaded rule set's safe set invariant, in a process of its own; raises `PoolError`, `WorkerLostError`."""
+        rule_set = self._rule_sets.get(generation)
+        if rule_set is None:
+            msg = f"rule set {generation} is not loaded"
+            raise PoolError(msg)
+        prover = WorkerProcess(MODULE, name="solver-prover")
+        await prover.start()
+        try:
+            seat = _Seat(-1, prover)
+            await self._give(seat, rule_set, warm=False)
+            answer = await self._ask(seat, Prove(generation, budget_s), budget_s + LOAD_TIMEOUT_S)
+        finally:
+            await prover.aclose()
+        if isinstance(answer, Proved):
+            return Proof(digest=answer.digest, escape=answer.escape)
+        raise PoolError(answer.reason if isinstance(answer, Failed) else "the prover gave no proof")
+
+    async def check(self, request: CheckRequest, deadline: Deadline) -> tuple[CheckResult, StateSet | None]:
+        """The result, and the state to carry. A lost or late worker is `Undetermined`, never an exception."""
+        self._checks += 1
+        self._warm.setdefault((request.hold_s, request.effect_delay_s))
+        if request.generation not in self._rule_sets:
+            return self._undetermined(request, f"rule set {request.generation} is not loaded")
+        try:
+            async with asyncio.timeout(deadline.remaining(self._clock)):
+                seat = await self._borrow(request.generation)
+        except TimeoutError:
+            self._late += 1
+            return self._undetermined(request, "no solver worker was free before the deadline")
+        try:
+            answer = await self._ask(seat, Check(request, deadline.at), deadline.remaining(self._clock))
+        except WorkerLostError as exc:
+            log.warning("worker_lost", reason=str(exc), decision=request.decision)
+            return self._undetermined(request, str(exc))
+        finally:
+            await self._return(seat)
+        if isinstance(answer, Checked):
+            return result(answer)
+        reason = answer.reason if isinstance(answer, Failed) else "the worker answered something else"
+        return self._undetermined(request, reason)
+
+    async def aclose(self) -> None:
+        """End every worker; none is left when this returns."""
+        self._closed = True
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(seat.worker.aclose() for seat in self._seats))
+        self._idle.clear()
+
+    def _worker(self, number: int) -> WorkerProcess:
+        return WorkerProcess(MODULE, name=f"solver-{number}")
+
+    def _undetermined(self, request: CheckRequest, reason: str) -> tuple[CheckResult, None]:
+        rules = self._rule_sets.get(request.generation)
+        found = CheckResult(
+            verdict=Undetermined(reason),
+            findings=(),
+            generation=request.generation,
+            rule_set_digest=rules.digest if rules is not None else "",
+        )
+        return found, None
+
+    async def _ask(self, seat: _Seat, ask: Ask, timeout_s: float) -> Answer:
+        return answers.decode(await seat.worker.ask(encoder.encode(ask), timeout_s))
+
+    async def _borrow(self, generation: int) -> _Seat:
+        """An idle seat whose worker has the generation."""
+        async with self._changed:
+            while True:
+                for seat in self._idle:
+                    if generation in seat.loaded and seat.worker.alive:
+                        self._idle.remove(seat)
+                        return seat
+                await self._changed.wait()
+
+    @contextlib.asynccontextmanager
+    async def _taken(self, seat: _Seat) -> AsyncIterator[None]:
+        """One certain seat, out of the others' reach for a while."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: seat in self._idle)
+            self._idle.remove(seat)
+        try:
+            yield
+        finally:
+            await self._return(seat)
+
+    async def _return(self, seat: _Seat) -> None:
+        """Back to the idle ones; a dead or worn worker is replaced first, in the background."""
+        seat.checks += 1
+        if not seat.worker.alive and not self._closed:
+            self._lost += 1
+            self._replace(seat)
+            return
+        if self._worn(seat) and not self._closed:
+            self._recycled += 1
+            self._replace(seat)
+            return
+        async with self._changed:
+            self._idle.append(seat)
+            self._changed.notify_all()
+
+    def _worn(self, seat: _Seat) -> bool:
+        if seat.checks >= RECYCLE_CHECKS:
+            return True
+        return seat.checks % _LOOK_EVERY == 0 and _rss_bytes(seat.worker.pid) > RECYCLE_RSS_BYTES
+
+    def _replace(self, seat: _Seat) -> None:
+        task = asyncio.create_task(self._replaced(seat), name=f"replace solver-{seat.number}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _replaced(self, seat: _Seat) -> None:
+        for attempt in range(1_000_000):
+            await asyncio.sleep(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)])
+            await seat.worker.aclose()
+            seat.worker, seat.loaded, seat.checks = self._worker(seat.number), set(), 0
+            try:
+                await self._furnish(seat)
+            except (WorkerLostError, PoolError, OSError) as exc:
+                log.warning("worker_not_replaced", worker=seat.number, reason=str(exc))
+                continue
+            log.info("worker_replaced", worker=seat.number, pid=seat.worker.pid)
+            return
+
+    async def _furnish(self, seat: _Seat) -> None:
+        """Start a seat's worker, give it everything in force, and let it be used."""
+        await seat.worker.start()
+        await self._ask(seat, Drop(-1), LOAD_TIMEOUT_S)  # its first answer says that it is up
+        while missing := self._rule_sets.keys() - seat.loaded:
+            await self._give(seat, self._rule_sets[min(missing)], warm=True)
+        async with self._changed:
+            self._idle.append(seat)
+            self._changed.notify_all()
+
+    async def _on(self, seat: _Seat, generation: int) -> None:
+        """Make sure that a seat has a generation; a worker lost on the way is replaced, with all in force."""
+        while generation in self._rule_sets and generation not in seat.loaded:
+            async with self._taken(seat):
+                rule_set = self._rule_sets.get(generation)
+                if rule_set is None or generation in seat.loaded:
+                    return
+                with contextlib.suppress(WorkerLostError):  # the seat's next worker loads it
+                    await self._give(seat, rule_set, warm=True)
+
+    async def _give(self, seat: _Seat, rule_set: RuleSet, *, warm: bool) -> None:
+        ask = Load(
+            generation=rule_set.generation,
+            modules=tuple((m.source, m.text) for m in rule_set.modules),
+            tags=tuple(rule_set.definitions.values()),
+            warm=tuple(self._warm) if warm else (),
+        )
+        answer = await self._ask(seat, ask, LOAD_TIMEOUT_S)
+        if isinstance(answer, Done) and answer.digest == rule_set.digest:
+            seat.loaded.add(rule_set.generation)
+            return
+        reason = answer.reason if isinstance(answer, Failed) else "its digest of the set differs"
+        msg = f"solver worker {seat.number} refused rule set {rule_set.generation}: {reason}"
+        raise PoolError(msg)
+
+
+def _rss_bytes(pid: int | None) -> int:
+    """Resident memory of a process; 0 where the system does not say."""
+    if pid is None:
+        return 0
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_text().split()
+    except OSError:
+        return 0
+    return int(fields[1]) * 4096

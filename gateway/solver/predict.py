@@ -1,0 +1,292 @@
+"""What one check may assume: usable inputs, the state set carried forward and measured (S2, S3, S4), the past."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gateway.core.ports import CheckRequest, StateInterval, StateSet
+from gateway.core.quality import StatusCode
+from gateway.core.tag import TagId, TagValue, exact
+from gateway.solver.affine import Affine
+from gateway.solver.condense import Plan
+from gateway.solver.interval import outward
+from gateway.solver.module import Interval, Variable
+from gateway.solver.ruleset import RuleSet
+
+LONGEST_GAP_STEPS = 10  # a carried set older than this is forgotten
+_MICRO = 1_000_000
+_NANO = 1_000_000_000
+
+
+class UnusableError(Exception):
+    """Nobody can decide on these inputs; the text is for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The premises of one check, by tag."""
+
+    now: Mapping[str, Interval]  # measured values at acquisition
+    old: Mapping[str, tuple[Fraction, ...]]  # values in force, one or {before, after}
+    history: Mapping[
+        str, tuple[tuple[Fraction, Fraction], ...]
+    ]  # value, seconds since it ceased (rounded down)
+    held: Mapping[str, Fraction]
+    carried_used: bool
+
+    def state_set(self, at: float) -> StateSet:
+        """What to carry into the next check."""
+        return StateSet(at=at, intervals={t: StateInterval(low, high) for t, (low, high) in self.now.items()})
+
+
+def micros_up(value: float) -> Fraction:
+    """Seconds rounded up to a microsecond: an exact short decimal."""
+    return Fraction(math.ceil(value * _MICRO), _MICRO)
+
+
+def micros_down(value: float) -> Fraction:
+    """Seconds rounded down to a microsecond."""
+    return Fraction(math.floor(value * _MICRO), _MICRO)
+
+
+def observe(rules: RuleSet, request: CheckRequest) -> Facts:
+    """The premises; raises `UnusableError` where there are none anyone could stand on."""
+    old = {str(v.tag): _in_force(v, request) for v in rules.actions}
+    skew = _skew(rules, request.inputs)
+    measured: dict[str, Interval] = {}
+    ages: dict[str, Fraction] = {}
+    for variable in rules.measured:
+        ages[variable.tag] = _age(variable, request)
+        measured[variable.tag] = _reading(
+            variable, request.inputs[variable.tag], ages[variable.tag], skew, rules
+        )
+    since = {tag: _hull(values) for tag, values in old.items()}
+    now = {
+        tag: _forward(rules, measured, since, ages[tag])[tag] if tag in rules.forms else interval
+        for tag, interval in measured.items()
+    }
+    now, used = _with_carried(rules, request, now)
+    return Facts(
+        now={tag: _short(interval) for tag, interval in now.items()},
+        old=old,
+        history={
+            str(v.tag): tuple((e.value, micros_down(e.ceased_s_ago)) for e in request.history[v.tag])
+            for v in rules.actions
+        },
+        held={str(v.tag): micros_down(request.held_s.get(v.tag, 0.0)) for v in rules.actions},
+        carried_used=used,
+    )
+
+
+def box(
+    rules: RuleSet, plan: Plan, facts: Facts, new: Mapping[TagId, Fraction]
+) -> dict[str, tuple[int, int]]:
+    """Every symbol of a plan as an interval in whole units, for one proposal."""
+    return {name: outward(*_symbol(rules, plan, facts, new, name)) for name in plan.symbols}
+
+
+def rates(rules: RuleSet, facts: Facts, tag: str, value: Fraction) -> Interval:
+    """Slowest and fastest change per second against everything that was in force (S6).
+
+    A value that ceased `ago` seconds ago may have been left at the limit since, plus one step's move.
+    """
+    step = rules.modules[0].step
+    found = [(value - old) / max(step, ago + step) for old, ago in facts.history[tag]]
+    return min(found), max(found)
+
+
+def _symbol(rules: RuleSet, plan: Plan, facts: Facts, new: Mapping[TagId, Fraction], name: str) -> Interval:
+    kind, _, rest = name.partition(":")
+    tag = TagId(rest)
+    match kind:
+        case "x":
+            return facts.now[tag]
+        case "new":
+            return new[tag], new[tag]
+        case "old":
+            return _hull(facts.old[tag])
+        case "rate":
+            return rates(rules, facts, tag, new[tag])
+        case "kept_on" | "may_rise":
+            return _kept(rules.variables[tag], facts, kind)
+    index = int(kind[1:])
+    match kind[0]:
+        case "e":
+            return _hull((*facts.old[tag], new[tag]))
+        case "d":
+            return rules.disturbances[rest]
+        case "m":
+            return _grown(rules.variables[tag], facts.now[tag], plan.segments[index].end)
+        case _:
+            return _grown(rules.variables[tag], facts.now[tag], plan.instant(index))
+
+
+def _kept(variable: Variable, facts: Facts, kind: str) -> Interval:
+    held = facts.held[variable.tag]
+    on = [value >= 1 for value in facts.old[variable.tag]]
+    if kind == "kept_on":
+        found = Fraction(any(on) and held < variable.min_on)
+    else:
+        found = Fraction(all(on) or held >= variable.min_off)
+    return found, found
+
+
+def _in_force(variable: Variable, request: CheckRequest) -> tuple[Fraction, ...]:
+    entries = request.history.get(variable.tag, ())
+    values = tuple(dict.fromkeys(e.value for e in entries if e.ceased_s_ago <= 0))
+    if not values:
+        msg = f"the value in force of `{variable.tag}` is not known"
+        raise UnusableError(msg)
+    return values
+
+
+def _age(variable: Variable, request: CheckRequest) -> Fraction:
+    tag = variable.tag
+    sample = request.inputs.get(tag)
+    if sample is None or sample.value is None:
+        msg = f"`{tag}` has no value"
+        raise UnusableError(msg)
+    if not sample.status.is_plain_good and sample.status.name not in variable.accept_quality:
+        msg = f"`{tag}` is {StatusCode(sample.status).name}, and only Good may be used for a write"
+        raise UnusableError(msg)
+    age = request.taken_at - sample.confirmed_at
+    if not math.isfinite(age):
+        msg = f"`{tag}` was never confirmed by its source"
+        raise UnusableError(msg)
+    if variable.max_age is not None and age > variable.max_age:
+        msg = f"`{tag}` is {age:.3f} s old, and at most {float(variable.max_age):g} s are allowed"
+        raise UnusableError(msg)
+    return micros_up(max(0.0, age))
+
+
+def _skew(rules: RuleSet, inputs: Mapping[TagId, TagValue]) -> Fraction:
+    stamps = [inputs[v.tag].confirmed_at for v in rules.measured if v.tag in inputs]
+    finite = [s for s in stamps if math.isfinite(s)]
+    return micros_up(max(finite) - min(finite)) if finite else Fraction(0)
+
+
+def _reading(variable: Variable, sample: TagValue, age: Fraction, skew: Fraction, rules: RuleSet) -> Interval:
+    value = _number(variable, sample)
+    low_limit, high_limit = variable.range
+    error = variable.error
+    if variable.sort == "real":
+        error += abs(variable.definition.scale) / 2  # half a count (S4)
+    low, high = value - error, value + error
+    if low < low_limit or high > high_limit:
+        shown = f"{float(low):g} to {float(high):g} {variable.unit}".strip()
+        msg = f"`{variable.tag}` ({shown}) is not wholly inside its range"
+        raise UnusableError(msg)
+    if variable.tag not in rules.forms:
+        low, high = _grown(variable, (low, high), age + skew)
+    elif variable.physical is not None:
+        low, high = max(low, variable.physical[0]), min(high, variable.physical[1])
+    if low > high:
+        msg = f"broken assumption: `{variable.tag}` reads outside its physical bounds"
+        raise UnusableError(msg)
+    return low, high
+
+
+def _number(variable: Variable, sample: TagValue) -> Fraction:
+    value = sample.value
+    if isinstance(value, str) or value is None or (isinstance(value, float) and not math.isfinite(value)):
+        msg = f"`{variable.tag}` is `{value}`, not a number"
+        raise UnusableError(msg)
+    number = exact(value)
+    if variable.sort != "real" and number.denominator != 1:
+        msg = f"`{variable.tag}` is `{value}`, not a whole number"
+        raise UnusableError(msg)
+    return number
+
+
+def _grown(variable: Variable, interval: Interval, seconds: Fraction) -> Interval:
+    """Where a variable without dynamics may be that many seconds later."""
+    if variable.max_rate is None:
+        low, high = variable.range if seconds else interval
+        low, high = min(low, interval[0]), max(high, interval[1])
+    else:
+        reach = variable.max_rate * seconds
+        low, high = interval[0] - reach, interval[1] + reach
+    if variable.physical is not None:
+        low, high = max(low, variable.physical[0]), min(high, variable.physical[1])
+    return low, high
+
+
+def _with_carried(
+    rules: RuleSet, request: CheckRequest, now: dict[str, Interval]
+) -> tuple[dict[str, Interval], bool]:
+    carried = request.carried
+    if carried is None:
+        return now, False
+    gap = request.taken_at - carried.at
+    if not 0 <= gap <= LONGEST_GAP_STEPS * rules.modules[0].step:
+        return now, False
+    start = {t: (i.low, i.high) for t, i in carried.intervals.items() if t in now}
+    if start.keys() != now.keys():
+        return now, False
+    since = {
+        str(v.tag): _hull(
+            tuple(e.value for e in request.history[v.tag] if micros_down(e.ceased_s_ago) <= micros_up(gap))
+        )
+        for v in rules.actions
+    }
+    predicted = _forward(rules, start, since, micros_up(gap))
+    met: dict[str, Interval] = {}
+    for tag, (low, high) in now.items():
+        before = predicted[tag]
+        met[tag] = max(low, before[0]), min(high, before[1])
+        if met[tag][0] > met[tag][1]:
+            msg = (
+                f"broken assumption: `{tag}` was predicted between {float(before[0]):g} and "
+                f"{float(before[1]):g} and reads between {float(low):g} and {float(high):g}"
+            )
+            raise UnusableError(msg)
+    return met, True
+
+
+def _forward(
+    rules: RuleSet, start: Mapping[str, Interval], acting: Mapping[str, Interval], seconds: Fraction
+) -> dict[str, Interval]:
+    """Where every measured variable may be later, any of `acting` being in force at any time."""
+    state = dict(start)
+    step = rules.modules[0].step
+    left = seconds
+    while left > 0:
+        part = min(left, step)
+        left -= part
+        during: dict[str, Interval] = {**rules.disturbances, **acting, **state}
+        after: dict[str, Interval] = {}
+        for variable in rules.measured:
+            tag = str(variable.tag)
+            if tag not in rules.forms:
+                after[tag] = during[tag] = _grown(variable, state[tag], part)
+        for tag, form in rules.forms.items():
+            after[tag] = _range(_partly(form, tag, part / step), during)
+        state = after
+    return state
+
+
+def _partly(form: Affine, name: str, part: Fraction) -> Affine:
+    stay = Affine(Fraction(0), {name: 1 - part}) if part != 1 else Affine()
+    return form.times(part).plus(stay)
+
+
+def _range(form: Affine, values: Mapping[str, Interval]) -> Interval:
+    low = high = form.constant
+    for name, factor in form.terms.items():
+        first, last = values[name]
+        low += factor * (first if factor > 0 else last)
+        high += factor * (last if factor > 0 else first)
+    return low, high
+
+
+def _short(interval: Interval) -> Interval:
+    """The interval with ends rounded outward to 1e-9: carried on for ever, fractions would grow without end."""
+    low, high = interval
+    return Fraction(math.floor(low * _NANO), _NANO), Fraction(math.ceil(high * _NANO), _NANO)
+
+
+def _hull(values: tuple[Fraction, ...]) -> Interval:
+    return min(values), max(values)

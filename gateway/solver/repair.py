@@ -1,0 +1,124 @@
+"""The nearest permitted register values between the values in force and the proposal (S12)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+from gateway.core.decision import Proposal, RegisterValue
+from gateway.core.errors import RegisterRangeError
+from gateway.core.tag import TagId
+from gateway.solver.backup import register, toward
+from gateway.solver.judge import Prepared
+from gateway.solver.module import Variable
+from gateway.solver.predict import Facts
+from gateway.solver.ruleset import RuleSet
+
+_MOST = 64  # combinations of booleans and whole numbers
+
+
+def candidates(rules: RuleSet, prepared: Prepared, facts: Facts, proposal: Proposal) -> Iterator[Proposal]:
+    """Register values that the interval pass permits, nearest first. Each still needs the whole check."""
+    wanted = {v.tag: v for v in proposal.values}
+    for discrete in _combinations(rules, facts, wanted):
+        found = _on_segment(rules, prepared, facts, wanted | discrete)
+        if found is not None and found != wanted:
+            yield Proposal(
+                values=tuple(found[v.tag] for v in proposal.values),
+                by=proposal.by,
+                model_digest=proposal.model_digest,
+                confidence=proposal.confidence,
+            )
+
+
+def _combinations(
+    rules: RuleSet, facts: Facts, wanted: Mapping[TagId, RegisterValue]
+) -> Iterator[dict[TagId, RegisterValue]]:
+    """Booleans and whole numbers as proposed, then changed where `repair` names them: fewest changes first."""
+    options: list[list[tuple[int, Fraction, int, RegisterValue]]] = []
+    for variable in rules.actions:
+        if variable.sort == "real":
+            continue
+        mine = wanted[variable.tag]
+        values = [mine]
+        if variable.tag in rules.repairable:
+            low, high = variable.range
+            values += [
+                r
+                for k in range(int(low), int(high) + 1)
+                if (r := _register(variable, Fraction(k))) is not None
+            ]
+        in_force = facts.old[variable.tag][0]
+        unique = {r.raw: r for r in values}.values()
+        options.append(
+            sorted(
+                (
+                    int(r.raw != mine.raw),
+                    abs(r.value - in_force) if r.raw != mine.raw else Fraction(0),
+                    r.raw,
+                    r,
+                )
+                for r in unique
+            )
+        )
+    ranked = sorted(
+        itertools.product(*options),
+        key=lambda c: (sum(o[0] for o in c), sum(o[1] for o in c), [o[2] for o in c]),
+    )
+    for combination in ranked[:_MOST]:
+        yield {o[3].tag: o[3] for o in combination}
+
+
+def _register(variable: Variable, value: Fraction) -> RegisterValue | None:
+    try:
+        return register(variable, value)
+    except RegisterRangeError:
+        return None
+
+
+def _on_segment(
+    rules: RuleSet, prepared: Prepared, facts: Facts, wanted: Mapping[TagId, RegisterValue]
+) -> dict[TagId, RegisterValue] | None:
+    """The point nearest to `wanted` on the way from the values in force that the interval pass permits.
+
+    Every rule's slack is concave along the way (where it has no alternatives), so its slope says on which
+    side of a violated point it can still hold.
+    """
+    reals = [v for v in rules.actions if v.sort == "real"]
+    starts = {v.tag: facts.old[v.tag][0] for v in reals}
+    parts = max((abs(wanted[v.tag].raw - _counts(v, starts[v.tag])) for v in reals), default=0)
+
+    def point(index: int) -> dict[TagId, RegisterValue]:
+        found = dict(wanted)
+        for v in reals:
+            start = starts[v.tag]
+            if index < parts:
+                found[v.tag] = toward(
+                    v, start + (wanted[v.tag].value - start) * Fraction(index, parts), start
+                )
+        return found
+
+    def slacks(index: int) -> dict[int, Fraction]:
+        return prepared.slacks(
+            prepared.box(facts, {t: r.value for t, r in point(index).items()}), frozenset()
+        )
+
+    best: int | None = None
+    low, high = 0, parts
+    while low <= high:
+        middle = high if best is None and high == parts else (low + high) // 2
+        here = slacks(middle)
+        worst = min(here, key=lambda rule: here[rule], default=None)
+        if worst is None or here[worst] >= 0:
+            best = middle
+            low = middle + 1
+        elif middle == 0 or (middle < high and slacks(middle + 1)[worst] > here[worst]):
+            low = middle + 1
+        else:
+            high = middle - 1
+    return point(best) if best is not None else None
+
+
+def _counts(variable: Variable, value: Fraction) -> int:
+    return round((value - variable.definition.offset) / variable.definition.scale)

@@ -1,0 +1,122 @@
+"""Counterexamples in plant terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gateway.core.decision import Counterexample, Violated
+from gateway.core.tag import TagId
+from gateway.solver.condense import Duty, Plan
+from gateway.solver.evaluate import number, truth
+from gateway.solver.ruleset import Rule, RuleSet
+from gateway.solver.syntax import Chain, Expr, Ref, children, references
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A violated rule and its one sentence."""
+
+    finding: Violated
+    text: str
+
+    def counterexample(self) -> Counterexample:
+        """As verdicts carry it."""
+        f = self.finding
+        return Counterexample(
+            module=f.module, constraint=f.constraint, margin=f.margin, assignment=f.witness, text=self.text
+        )
+
+
+def shown_point(
+    rules: RuleSet,
+    plan: Plan,
+    duty: Duty,
+    witness: Mapping[str, Fraction],
+    point: Mapping[str, Fraction],
+    start: Mapping[str, Fraction],
+) -> dict[str, Fraction]:
+    """The witness for records: values at the violation, at acquisition (`start:`), disturbances and the instant.
+
+    With `old:`, `new:`, `m{k}:`, `e{k}:` and `d{k}:` it can be played through by anyone.
+    """
+    shown = {name: value for name, value in point.items() if name in rules.variables}
+    shown |= {f"start:{name}": value for name, value in start.items()}
+    shown |= {
+        name: value for name, value in witness.items() if not name.startswith(("x:", "p")) and ":" in name
+    }
+    shown["at_s"] = plan.instant(duty.instant)
+    return shown
+
+
+def described(
+    rules: RuleSet,
+    rule: Rule,
+    point: Mapping[str, Fraction],
+    start: Mapping[str, Fraction],
+    plan: Plan,
+    duty: Duty,
+) -> str:
+    """`no-overflow` (buffer-tank.json:14): level could reach 3.612 m, limit 3.6 m, with inflow 12.3 m3/h."""
+    chain = _false_part(rule.tree, point)
+    told: set[str] = set()
+    if chain is None:
+        said = f"`{rule.constraint.text}` does not hold"
+    else:
+        left, right = chain
+        said, told = _missed(rules, rule, point, left, right, duty.instant > 0)
+    others = {r.name for r in references(rule.tree)} | {
+        name for form in rules.forms.values() for name in form.terms if name in rules.variables
+    }
+    parts = []
+    for name in sorted(others - told):
+        variable = rules.variables[TagId(name)]
+        value = point.get(name) if variable.action else start.get(name)
+        if value is not None:
+            parts.append(f"{rule.names.get(name, name)} {quantity(value, variable.unit)}")
+    with_others = f", with {', '.join(parts)}" if parts else ""
+    when = plan.instant(duty.instant)
+    at = f" after {float(when):.3g} s" if when else ""
+    message = f": {rule.constraint.message}" if rule.constraint.message else ""
+    return f"`{rule.constraint.id}` ({rule.where}){message}: {said}{at}{with_others}"
+
+
+def quantity(value: Fraction, unit: str) -> str:
+    """A value with four decimals at most, and its unit."""
+    text = f"{float(value):.4f}".rstrip("0").rstrip(".")
+    return f"{text} {unit}".strip()
+
+
+def _false_part(tree: Expr, point: Mapping[str, Fraction]) -> tuple[Expr, Expr] | None:
+    """The last comparison that is false: the one a person reads as the demand."""
+    if isinstance(tree, Chain):
+        for op, left, right in zip(tree.ops, tree.operands, tree.operands[1:], strict=False):
+            if not truth(Chain(0, (op,), (left, right)), point):
+                return left, right
+        return None
+    for part in reversed(children(tree)):
+        found = _false_part(part, point)
+        if found is not None:
+            return found
+    return None
+
+
+def _missed(
+    rules: RuleSet,
+    rule: Rule,
+    point: Mapping[str, Fraction],
+    left: Expr,
+    right: Expr,
+    later: bool,  # noqa: FBT001
+) -> tuple[str, set[str]]:
+    first, second = number(left, point), number(right, point)
+    for ref, value, limit in ((left, first, second), (right, second, first)):
+        if isinstance(ref, Ref) and ref.form == "now":
+            unit = rules.variables[TagId(ref.name)].unit
+            name = rule.names.get(ref.name, ref.name)
+            verb = (
+                "could reach" if later else "may be" if not rules.variables[TagId(ref.name)].action else "is"
+            )
+            return f"{name} {verb} {quantity(value, unit)}, limit {quantity(limit, unit)}", {ref.name}
+    return f"`{rule.constraint.text}` is missed by {quantity(abs(first - second), '')}", set()

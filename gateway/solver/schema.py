@@ -1,0 +1,147 @@
+"""The shape of a module file. What its expressions mean is judged in `compile`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Literal
+
+import pydantic
+
+LANGUAGE = 1
+
+_DECIMAL = re.compile(r"[+-]?\d+(?:\.\d+)?")
+_QUANTITY = re.compile(r"([+-]?\d+(?:\.\d+)?)\s+(\S+)")
+_TIMES = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60), "h": Fraction(3600)}
+
+
+def decimal(value: object) -> Fraction:
+    """A JSON number or a decimal text, exactly."""
+    if isinstance(value, bool):
+        msg = "a number is expected, not true or false"
+        raise ValueError(msg)  # noqa: TRY004  pydantic turns ValueError into a positioned problem
+    if isinstance(value, int | Decimal):
+        return Fraction(value)
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        return Fraction(value)
+    msg = f"`{value}` is not a decimal number"
+    raise ValueError(msg)
+
+
+def quantity(value: object) -> tuple[Fraction, str]:
+    """`2 m3/h/s` as number and unit; the unit is empty for a bare number."""
+    if isinstance(value, str) and (match := _QUANTITY.fullmatch(value)) is not None:
+        return Fraction(match.group(1)), match.group(2)
+    return decimal(value), ""
+
+
+def seconds(value: object) -> Fraction:
+    """A duration such as `2 s`."""
+    number, unit = quantity(value) if isinstance(value, str) else (Fraction(0), "")
+    if unit not in _TIMES:
+        msg = f"`{value}` is not a duration; write it as `2 s`"
+        raise ValueError(msg)
+    if number < 0:
+        msg = f"`{value}` is negative"
+        raise ValueError(msg)
+    return number * _TIMES[unit]
+
+
+def interval(value: object) -> tuple[Fraction, Fraction]:
+    """`["0", "5"]` with the lower end first."""
+    if not isinstance(value, list | tuple) or len(value) != 2:  # noqa: PLR2004  an interval has two ends
+        msg = "write an interval as two numbers, the lower first"
+        raise ValueError(msg)
+    low, high = decimal(value[0]), decimal(value[1])
+    if low > high:
+        msg = f"the lower end `{value[0]}` is above the upper end `{value[1]}`"
+        raise ValueError(msg)
+    return low, high
+
+
+def not_negative(value: object) -> Fraction:
+    """A decimal that is at least 0."""
+    number = decimal(value)
+    if number < 0:
+        msg = f"`{value}` is negative"
+        raise ValueError(msg)
+    return number
+
+
+Exact = Annotated[Fraction, pydantic.PlainValidator(decimal)]
+Distance = Annotated[Fraction, pydantic.PlainValidator(not_negative)]
+Seconds = Annotated[Fraction, pydantic.PlainValidator(seconds)]
+Interval = Annotated[tuple[Fraction, Fraction], pydantic.PlainValidator(interval)]
+Quantity = Annotated[tuple[Fraction, str], pydantic.PlainValidator(quantity)]
+Value = Annotated[
+    Fraction | bool, pydantic.PlainValidator(lambda v: v if isinstance(v, bool) else decimal(v))
+]
+
+
+class Shape(pydantic.BaseModel):
+    """Strict and frozen: an unknown key is a typo, not a comment."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class VariableShape(Shape):
+    """One variable: a measured tag, or an action the gateway may write."""
+
+    tag: str
+    type: Literal["real", "bool", "int"]
+    unit: str = ""
+    range: Interval | None = None
+    role: Literal["measured", "action"] = "measured"
+    error: Distance | None = None
+    max_age: Seconds | None = None
+    max_rate: Quantity | None = None
+    physical: Interval | None = None
+    min_on: Seconds | None = None
+    min_off: Seconds | None = None
+    accept_quality: list[str] = []
+
+
+class ConstraintShape(Shape):
+    """One constraint."""
+
+    id: str
+    kind: Literal["critical", "standard", "informational"]
+    require: str
+    when: str | None = None
+    always: bool = False
+    message: str = ""
+
+
+class CaseShape(Shape):
+    """One example that the rules must judge as said."""
+
+    given: Mapping[str, Value]
+    previous: Mapping[str, Value | str] = {}
+    expect: Literal["permitted"] | Mapping[Literal["violated"], list[str]]
+
+
+class ModuleShape(Shape):
+    """A module file."""
+
+    id: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+    revision: Annotated[int, pydantic.Field(ge=1)]
+    language: int
+    priority: Annotated[int, pydantic.Field(ge=0, le=15)] = 8
+    step: Seconds
+    variables: Mapping[str, VariableShape]
+    dynamics: Mapping[str, str | Mapping[str, Interval]] = {}
+    constraints: list[ConstraintShape]
+    backup: list[Mapping[str, str | bool | Value]] = []
+    safe_set: list[str] = []
+    repair: Mapping[str, bool] = {}
+    cases: list[CaseShape] = []
+
+    @pydantic.field_validator("language")
+    @classmethod
+    def _known_language(cls, value: int) -> int:
+        if value != LANGUAGE:
+            msg = f"language {value} is not known here; this gateway reads language {LANGUAGE}"
+            raise ValueError(msg)
+        return value

@@ -1,0 +1,205 @@
+"""What the pool and its workers say to each other; every number exact."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import msgspec
+
+from gateway.core.decision import (
+    CheckResult,
+    Counterexample,
+    Finding,
+    Holds,
+    Permitted,
+    Proposal,
+    Refused,
+    RegisterValue,
+    Repaired,
+    Undetermined,
+    Unknown,
+    Verdict,
+    Violated,
+)
+from gateway.core.ports import CheckRequest, StateSet
+from gateway.core.tag import TagDefinition
+
+
+class Load(msgspec.Struct, tag=True, frozen=True):
+    """Compile a rule set beside the others and build the plans for these times (hold, effect delay)."""
+
+    generation: int
+    modules: tuple[tuple[str, str], ...]  # file name, text
+    tags: tuple[TagDefinition, ...]
+    warm: tuple[tuple[float, float], ...]
+
+
+class Drop(msgspec.Struct, tag=True, frozen=True):
+    """Forget a rule set."""
+
+    generation: int
+
+
+class Check(msgspec.Struct, tag=True, frozen=True):
+    """Judge one proposal before a monotonic instant."""
+
+    request: CheckRequest
+    deadline_at: float
+
+
+class Prove(msgspec.Struct, tag=True, frozen=True):
+    """Prove a loaded rule set's safe set invariant within so many seconds."""
+
+    generation: int
+    budget_s: float
+
+
+class Done(msgspec.Struct, tag=True, frozen=True):
+    """It is so; `digest` is the loaded rule set's."""
+
+    digest: str = ""
+
+
+class Failed(msgspec.Struct, tag=True, frozen=True):
+    """It cannot be done."""
+
+    reason: str
+
+
+class Proved(msgspec.Struct, tag=True, frozen=True):
+    """What became of a proof; `escape` is empty where the set is invariant."""
+
+    digest: str
+    escape: str
+
+
+class WireFinding(msgspec.Struct, frozen=True):
+    """One finding; the fields of the kind that it is."""
+
+    is_a: str
+    module: str
+    constraint: str
+    margin: Fraction | None = None
+    kind: str = ""
+    witness: dict[str, Fraction] = {}
+    message: str = ""
+    where: str = ""
+
+
+class Checked(msgspec.Struct, tag=True, frozen=True):
+    """A result and the state set to carry."""
+
+    verdict: str
+    setpoints: tuple[RegisterValue, ...]
+    counterexample: Counterexample | None
+    reason: str
+    findings: tuple[WireFinding, ...]
+    generation: int
+    rule_set_digest: str
+    timings_ms: dict[str, float]
+    proposal: Proposal | None
+    recovery: bool
+    state: StateSet | None
+
+
+Ask = Load | Drop | Check | Prove
+Answer = Done | Failed | Checked | Proved
+
+
+def _enc(value: object) -> object:
+    if isinstance(value, Fraction):
+        return f"{value.numerator}/{value.denominator}"
+    raise NotImplementedError(type(value).__name__)
+
+
+def _dec(kind: type, value: object) -> object:
+    if kind is Fraction and isinstance(value, str):
+        return Fraction(value)
+    raise NotImplementedError(kind.__name__)
+
+
+encoder = msgspec.msgpack.Encoder(enc_hook=_enc)
+asks: msgspec.msgpack.Decoder[Ask] = msgspec.msgpack.Decoder(Ask, dec_hook=_dec)
+answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer, dec_hook=_dec)
+
+
+def checked(result: CheckResult, state: StateSet | None) -> Checked:
+    """A result for the wire."""
+    setpoints: tuple[RegisterValue, ...] = ()
+    counterexample: Counterexample | None = None
+    reason = ""
+    match result.verdict:
+        case Permitted():
+            setpoints = result.verdict.setpoints
+        case Repaired():
+            setpoints, counterexample = result.verdict.setpoints, result.verdict.counterexample
+        case Refused():
+            counterexample = result.verdict.counterexample
+        case Undetermined():
+            reason = result.verdict.reason
+    return Checked(
+        verdict=type(result.verdict).__name__,
+        setpoints=setpoints,
+        counterexample=counterexample,
+        reason=reason,
+        findings=tuple(_finding(f) for f in result.findings),
+        generation=result.generation,
+        rule_set_digest=result.rule_set_digest,
+        timings_ms=dict(result.timings_ms),
+        proposal=result.proposal,
+        recovery=result.recovery,
+        state=state,
+    )
+
+
+def _finding(finding: Finding) -> WireFinding:
+    match finding:
+        case Holds(module, constraint, margin):
+            return WireFinding("holds", module, constraint, margin)
+        case Violated():
+            return WireFinding(
+                "violated",
+                finding.module,
+                finding.constraint,
+                finding.margin,
+                finding.kind,
+                dict(finding.witness),
+                finding.message,
+                finding.where,
+            )
+        case Unknown(module, constraint, reason):
+            return WireFinding("unknown", module, constraint, message=reason)
+
+
+def result(found: Checked) -> tuple[CheckResult, StateSet | None]:
+    """The result a worker sent."""
+    back = CheckResult(
+        verdict=_verdict(found),
+        findings=tuple(_found(f) for f in found.findings),
+        generation=found.generation,
+        rule_set_digest=found.rule_set_digest,
+        timings_ms=found.timings_ms,
+        proposal=found.proposal,
+        recovery=found.recovery,
+    )
+    return back, found.state
+
+
+def _verdict(found: Checked) -> Verdict:
+    if found.verdict == "Permitted":
+        return Permitted(found.setpoints)
+    if found.verdict == "Repaired" and found.counterexample is not None:
+        return Repaired(found.setpoints, found.counterexample)
+    if found.verdict == "Refused" and found.counterexample is not None:
+        return Refused(found.counterexample)
+    return Undetermined(found.reason)
+
+
+def _found(f: WireFinding) -> Finding:
+    if f.is_a == "holds":
+        return Holds(f.module, f.constraint, f.margin)
+    if f.is_a == "violated":
+        return Violated(
+            f.module, f.constraint, f.kind, f.margin or Fraction(0), f.witness, f.message, f.where
+        )
+    return Unknown(f.module, f.constraint, f.message)

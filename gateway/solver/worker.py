@@ -1,0 +1,97 @@
+"""The solver worker: one process, one Z3 context for each rule set, one frame in, one frame out."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import time
+
+import structlog
+
+from gateway.solver.check import Checks
+from gateway.solver.compile import compile_module
+from gateway.solver.errors import ModuleRefusedError
+from gateway.solver.ruleset import RuleSet
+from gateway.solver.safeset import prove
+from gateway.solver.wire import (
+    Answer,
+    Ask,
+    Check,
+    Done,
+    Drop,
+    Failed,
+    Load,
+    Prove,
+    Proved,
+    asks,
+    checked,
+    encoder,
+)
+from gateway.supervision.frames import receive, send
+
+log = structlog.get_logger().bind(component="solver_worker")
+
+
+class Desk:
+    """Loaded rule sets by generation."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[int, Checks] = {}
+
+    def answer(self, ask: Ask) -> Answer:
+        """The answer to one request."""
+        match ask:
+            case Load():
+                return self._load(ask)
+            case Drop(generation):
+                self._loaded.pop(generation, None)
+                return Done()
+            case Check(request, deadline_at):
+                checks = self._loaded.get(request.generation)
+                if checks is None:
+                    return Failed(f"rule set {request.generation} is not loaded in this worker")
+                return checked(*checks.check(request, late=lambda: time.monotonic() >= deadline_at))
+            case Prove(generation, budget_s):
+                checks = self._loaded.get(generation)
+                if checks is None:
+                    return Failed(f"rule set {generation} is not loaded in this worker")
+                proof = prove(checks.rules, budget_s=budget_s)
+                return Proved(proof.digest, proof.escape)
+
+    def _load(self, ask: Load) -> Answer:
+        tags = {d.id: d for d in ask.tags}
+        try:
+            modules = [compile_module(text.encode(), source, tags) for source, text in ask.modules]
+            rules = RuleSet.of(modules, ask.generation)
+        except ModuleRefusedError as exc:
+            return Failed(str(exc))
+        checks = Checks(rules)
+        for hold_s, effect_delay_s in ask.warm:
+            checks.warm(hold_s, effect_delay_s)
+        self._loaded[ask.generation] = checks
+        return Done(rules.digest)
+
+
+def serve(sock: socket.socket) -> None:
+    """Answer frames until end of stream."""
+    desk = Desk()
+    while (body := receive(sock)) is not None:
+        try:
+            answer = desk.answer(asks.decode(body))
+        except Exception as exc:
+            log.exception("request_failed")
+            answer = Failed(f"{type(exc).__name__}: {exc}")
+        send(sock, encoder.encode(answer))
+
+
+def main() -> None:
+    """Serve on the inherited descriptor."""
+    parser = argparse.ArgumentParser(prog="gateway.solver.worker")
+    parser.add_argument("--socket-fd", type=int, required=True)
+    fd: int = parser.parse_args().socket_fd
+    with socket.socket(fileno=fd) as sock:
+        serve(sock)
+
+
+if __name__ == "__main__":
+    main()
