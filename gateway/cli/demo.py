@@ -104,6 +104,9 @@ def _prepare(folder: Path) -> tuple[GatewayConfig, str]:
             shutil.copyfile(source, folder / source.name)
     if not any((folder / "constraints.d").glob("*.json")):
         shutil.copyfile(_ROOT / "constraints" / "buffer-tank.json", folder / "constraints.d/buffer-tank.json")
+    proofs = _ROOT / "constraints" / "proofs.json"
+    if proofs.exists() and not (folder / "state" / "proofs.json").exists():
+        shutil.copyfile(proofs, folder / "state" / "proofs.json")
     bundles = folder / "bundles"
     if not bundles.is_symlink():
         bundles.symlink_to(_ROOT / "gateway" / "inference" / "bundles")

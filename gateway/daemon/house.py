@@ -19,6 +19,7 @@ from gateway.daemon.modes import Modes
 from gateway.daemon.northbound import northbound_services
 from gateway.daemon.overview import DaemonOverview
 from gateway.daemon.points import point_settings
+from gateway.daemon.proofs import ProofBook
 from gateway.daemon.readback import ReadBack
 from gateway.daemon.rearming import Rearming
 from gateway.daemon.reporting import Reporter
@@ -50,7 +51,7 @@ class House:
         self.audit = AuditLog(state_dir / "audit.sqlite", clock)
         self.state = DurableState(state_dir / "state.json")
         self.rules = RulesHolder()
-        self.pool = CheckerPool(workers=config.solver.workers, clock=clock)
+        self.pool = CheckerPool(config.solver.workers, clock, _holds(config))
         self.engines = make_engines(config, self.store, clock)
         self.field = field_side(config, self.store, clock)
         self.writer = SetpointWriter(
@@ -95,8 +96,12 @@ class House:
             modes=self.modes,
             model_digest=self.model_digest,
         )
-        running = RunningRules(self.pool, self.rules, self._rules_changed)
-        self.registry, self.watcher = make_registry(config, self.store, running, clock, self._modules_changed)
+        outputs = tuple(tag for point in self.points.values() for tag in point.settings.outputs)
+        proofs = ProofBook(state_dir / "proofs.json")
+        self.running = RunningRules(self.pool, self.rules, proofs, outputs, self._rules_changed)
+        self.registry, self.watcher = make_registry(
+            config, self.store, self.running, clock, self._modules_changed
+        )
         self.runtime = RuntimeVerbs(self.registry)
         self.watchdog = Watchdog(sd_notify, clock, interval_s=watchdog_interval_s())
         self.access = Access(config)
@@ -247,6 +252,12 @@ class House:
         for status in self.registry.statuses():
             self.link.publish(module_state(status))
         self.publish_state()
+
+
+def _holds(config: GatewayConfig) -> list[tuple[float, float]]:
+    """Hold and effect delay of every point: what the solver workers warm up for at load."""
+    settings = [point_settings(config, point) for point in config.decision_point]
+    return [(s.hold_s, s.effect_delay_s) for s in settings]
 
 
 def _certify(record: DecisionRecord) -> str:

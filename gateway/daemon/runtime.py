@@ -13,7 +13,9 @@ import structlog
 from gateway.config.model import GatewayConfig
 from gateway.core.clock import Clock
 from gateway.core.errors import GatewayError
+from gateway.core.tag import TagId
 from gateway.core.tagstore import TagStore
+from gateway.daemon.proofs import ProofBook
 from gateway.link.messages import ModuleState
 from gateway.pipeline.rules import RulesHolder, RulesInForce
 from gateway.solver.activation import Activation
@@ -28,26 +30,72 @@ from gateway.solver.watcher import FolderWatcher
 
 log = structlog.get_logger().bind(component="runtime")
 
+_PROVE_AT_LOAD_S = 0.4  # of the second in which a dropped file is in force
+_PROVE_LATER_S = 60.0
 _GENERATIONS_KEPT = 2  # the one before serves decisions still in flight
 
 
 class RunningRules:
-    """Activates rule sets: warm in every worker first, then one reference swapped, then the old let go."""
+    """Activates rule sets: warm in every worker first, then one reference swapped, then the old let go.
+
+    A set whose safe set is not known to be invariant is in force at once all the same (it can only forbid),
+    but no point is armed under it until Z3 has proved it in the background (S1).
+    """
 
     def __init__(
-        self, pool: CheckerPool, rules: RulesHolder, changed: Callable[[RulesInForce], None]
+        self,
+        pool: CheckerPool,
+        rules: RulesHolder,
+        proofs: ProofBook,
+        outputs: tuple[TagId, ...],
+        changed: Callable[[RulesInForce], None],
     ) -> None:
-        self._pool, self._rules, self._changed = pool, rules, changed
+        self._pool, self._rules, self._proofs = pool, rules, proofs
+        self._outputs, self._changed = outputs, changed
         self._loaded: list[int] = []
+        self._to_prove: asyncio.Queue[RuleSet] = asyncio.Queue()
 
     async def activate(self, rule_set: RuleSet) -> None:
         """Put `rule_set` in force; raises what the pool raises, and then the old one stays."""
         await self._pool.load(rule_set)
+        if rule_set.modules and rule_set.proof_digest not in self._proofs:
+            await self._prove(rule_set, _PROVE_AT_LOAD_S)
+        self._swap(rule_set)
+        self._loaded.append(rule_set.generation)
+        while len(self._loaded) > _GENERATIONS_KEPT:
+            await self._pool.drop(self._loaded.pop(0))
+        if rule_set.modules and rule_set.proof_digest not in self._proofs:
+            self._to_prove.put_nowait(rule_set)
+
+    async def run(self) -> None:
+        """Proves, in the background, what the load could not prove in its budget; never ends by itself."""
+        while True:
+            rule_set = await self._to_prove.get()
+            if rule_set.generation != self._rules.current.generation:
+                continue
+            if await self._prove(rule_set, _PROVE_LATER_S) and (
+                rule_set.generation == self._rules.current.generation
+            ):
+                self._swap(rule_set)
+
+    async def _prove(self, rule_set: RuleSet, budget_s: float) -> bool:
+        try:
+            proof = await self._pool.prove(rule_set.generation, budget_s)
+        except GatewayError as exc:
+            log.warning("safe_set_not_proved", generation=rule_set.generation, why=str(exc))
+            return False
+        if not proof.holds:
+            log.warning("safe_set_not_proved", generation=rule_set.generation, why=proof.escape)
+            return False
+        await self._proofs.add(proof.digest, sorted(rule_set.module_ids))
+        return True
+
+    def _swap(self, rule_set: RuleSet) -> None:
         fresh = RulesInForce(
             generation=rule_set.generation,
             digest=rule_set.digest,
             modules=rule_set.module_ids,
-            not_armable=await asyncio.to_thread(rule_set.not_armable),
+            not_armable=rule_set.armable(self._outputs, self._proofs.digests),
         )
         self._rules.activate(fresh)
         log.info(
@@ -57,9 +105,6 @@ class RunningRules:
             modules=sorted(fresh.modules),
             not_armable=fresh.not_armable,
         )
-        self._loaded.append(rule_set.generation)
-        while len(self._loaded) > _GENERATIONS_KEPT:
-            await self._pool.drop(self._loaded.pop(0))
         self._changed(fresh)
 
 

@@ -73,6 +73,7 @@ def _long_lived(house: House) -> dict[str, Coroutine[Any, Any, Any]]:
     tasks: dict[str, Coroutine[Any, Any, Any]] = {
         "constraints": house.watcher.run(house.registry.apply),
         "reporter": house.reporter.run(),
+        "proofs": house.running.run(),
         "state": _publish_state(house),
         "settle": _settle(house),
         "beat": _beat(house),

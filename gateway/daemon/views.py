@@ -86,7 +86,7 @@ def decision_view(
         written_by=record.written_by,
         violated=[f"{f.module}/{f.constraint}" for f in violated],
         counterexample=counterexample.text if counterexample else "",
-        counterexample_json=_counterexample_json(counterexample),
+        counterexample_json=_counterexample_json(counterexample, violated),
         margins=_margins(record.findings),
         generation=record.generation,
         rule_set_digest=record.rule_set_digest,
@@ -137,13 +137,16 @@ def _explained(record: DecisionRecord) -> tuple[Counterexample | None, str]:
             return None, ""
 
 
-def _counterexample_json(counterexample: Counterexample | None) -> str:
+def _counterexample_json(counterexample: Counterexample | None, violated: list[Violated]) -> str:
     if counterexample is None:
         return ""
+    named = (counterexample.module, counterexample.constraint)
+    where = next((f.where for f in violated if (f.module, f.constraint) == named), "")
     return json.dumps(
         {
             "module": counterexample.module,
             "constraint": counterexample.constraint,
+            "where": where,
             "margin": decimal_text(counterexample.margin),
             "assignment": {name: decimal_text(v) for name, v in counterexample.assignment.items()},
         }

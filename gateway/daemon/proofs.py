@@ -1,0 +1,41 @@
+"""Which safe sets are proved invariant: digests committed with the modules, and those proved here at load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from gateway.solver.safeset import read_proofs
+from gateway.storage.state import write_durably
+
+
+class ProofBook:
+    """Proof digests known to this gateway, in `state_dir/proofs.json` (as `constraints/proofs.json`)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._digests = read_proofs(path)
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._digests
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """Everything proved so far."""
+        return self._digests
+
+    async def add(self, digest: str, modules: list[str]) -> None:
+        """Remember a proof; durable when this returns. Raises `OSError`."""
+        known = await asyncio.to_thread(_entries, self._path)
+        known.append({"modules": ", ".join(modules), "digest": digest})
+        body = json.dumps({"proved": known}, indent=1).encode()
+        await asyncio.to_thread(write_durably, self._path, body)
+        self._digests |= {digest}
+
+
+def _entries(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    entries: list[dict[str, str]] = json.loads(path.read_text())["proved"]
+    return entries
