@@ -144,6 +144,7 @@ class SoftPlc:
         self._in_control = False
         self._lease_word: int | None = None
         self._lease_at = 0.0
+        self._publish(scan_fault=False)
 
     def scan(self, now: float) -> Scan:
         """Advance the plant to `now`, read it, run the guard once and publish; `now` never goes back."""

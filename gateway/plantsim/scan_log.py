@@ -39,7 +39,7 @@ log = structlog.get_logger().bind(component="plantsim")
 class ScanLog:
     """Appends lines to `path`; at `limit_bytes` it becomes `path.1`, and at most `keep` old files stay.
 
-    Lines reach the file at least once a second and on `close`, whole lines only. Each start writes the header.
+    Whole lines reach the file at least once a second and on `close`. Each start writes the header.
     """
 
     def __init__(self, path: Path, *, limit_bytes: int = 32 * 1024 * 1024, keep: int = 3) -> None:
@@ -47,9 +47,10 @@ class ScanLog:
         self._path = path
         self._limit_bytes = limit_bytes
         self._keep = keep
-        self._lines: list[str] = [",".join(COLUMNS)]
         self._flushed_at: float | None = None
         path.parent.mkdir(parents=True, exist_ok=True)
+        torn = path.exists() and not path.read_bytes().endswith(b"\n")  # a killed plant may leave half a line
+        self._lines = [("\n" if torn else "") + ",".join(COLUMNS)]
 
     def append(self, scan: Scan, utc_ns: int) -> None:
         """Add one scan; flushes when a second has passed since the last flush."""
@@ -66,7 +67,7 @@ class ScanLog:
         count = len(self._lines)
         self._lines.clear()
         try:
-            with self._path.open("ab", buffering=0) as file:
+            with self._path.open("ab") as file:
                 file.write(text)
                 size = file.tell()
             if size >= self._limit_bytes:
