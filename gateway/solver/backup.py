@@ -20,7 +20,7 @@ _MOST = 16  # combinations tried where guards are ambiguous
 
 
 def actions(rules: RuleSet, facts: Facts) -> Iterator[Proposal]:
-    """What the backup may ask for now: one action, or several where a guard is not certain on the state set."""
+    """What the backup may ask for now: several actions where a guard is not certain on the state set."""
     options: list[list[RegisterValue]] = []
     for variable in rules.actions:
         found: dict[int, RegisterValue] = {}
@@ -67,14 +67,14 @@ def _moves(rules: RuleSet, facts: Facts, variable: Variable) -> Iterator[Move]:
         move = step.entry.moves.get(variable.tag)
         if move is None:
             continue
-        applies = _applies(rules, facts, step)
+        applies = _applies(facts, step)
         if applies is not False:
             yield move
         if applies:
             return
 
 
-def _applies(rules: RuleSet, facts: Facts, step: BackupStep) -> bool | None:
+def _applies(facts: Facts, step: BackupStep) -> bool | None:
     """Whether a guard holds on the whole state set: yes, no, or not certain."""
     if step.formula is None:
         return True

@@ -1,4 +1,4 @@
-"""Module file to compiled module: shape, names, sorts, units, cases; every problem at once, each with its place."""
+"""Module file to compiled module: shape, names, sorts, units, cases; every problem at once, placed."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ class _Compiler:
                 if v.action and v.name not in settled:
                     self._report.add(
                         self._node.get(("backup",)),
-                        f"the backup does not always say what `{v.name}` does; end with an entry without `when`",
+                        f"the backup leaves `{v.name}` open; end with an entry for it that has no `when`",
                     )
         return tuple(entries)
 

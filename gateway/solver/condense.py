@@ -1,14 +1,15 @@
 """Steps eliminated: every rule at every instant becomes a condition affine in what one check may assume.
 
 Symbols of a plan, each with an interval that `predict` fills in for one check:
-`x:TAG` a measured value at acquisition; `p{k}:TAG` one without dynamics at instant k; `m{k}:TAG` its effective
-value during segment k; `d{k}:NAME` a disturbance during segment k; `e{k}:TAG` the effective action during
-segment k while the old or the new value may act; `new:TAG`, `old:TAG` the proposal and a value in force;
+`x:TAG` a measured value at acquisition; `p{k}:TAG` one without dynamics at instant k; `m{k}:TAG` its
+effective value during segment k; `d{k}:NAME` a disturbance during segment k; `e{k}:TAG` the effective
+action during segment k while the old or the new value may act; `new:TAG`, `old:TAG` the proposal and a value in force;
 `rate:TAG`, `kept_on:TAG`, `may_rise:TAG` facts about the proposal and the past.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -69,7 +70,8 @@ def condense(rules: RuleSet, delay: Fraction, hold: Fraction) -> Plan:
                 if _owed(rule, safe=safe, old=old, time=time, delay=delay):
                     condensed = _substituted(rule.formula, _reader(state, old=old))
                     duties.append(Duty(index, instant, old, condensed))
-    used = frozenset[str]().union(*(symbols(duty.formula) for duty in duties))
+    used = frozenset(f"x:{v.tag}" for v in rules.measured)
+    used = used.union(*(symbols(duty.formula) for duty in duties))
     return Plan(delay, end, step, segments, everything, tuple(duties), tuple(sorted(used)))
 
 
@@ -86,9 +88,7 @@ def _segments(delay: Fraction, end: Fraction, step: Fraction) -> tuple[Segment, 
         cuts.add(at)
         at += step
     ordered = sorted(cuts)
-    return tuple(
-        Segment(start, stop, start < delay) for start, stop in zip(ordered, ordered[1:], strict=False)
-    )
+    return tuple(Segment(start, stop, start < delay) for start, stop in itertools.pairwise(ordered))
 
 
 def _owed(rule: Rule, *, safe: bool, old: bool, time: Fraction, delay: Fraction) -> bool:

@@ -1,4 +1,4 @@
-"""The exact judge: expressions and uncondensed steps at one point, in rationals. Knows neither Z3 nor condensing."""
+"""The exact judge: expressions and uncondensed steps at one point, in rationals. No Z3, no condensing."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Literal
 
@@ -64,12 +65,12 @@ class Expressions:
         node: Node,
         report: Report,
         names: Mapping[str, Declared],
-        ill_declared: Set[str],
+        ill_declared: AbstractSet[str],
         disturbances: Mapping[str, Declared] | None = None,
     ) -> None:
         self._node, self._report = node, report
         self._names = {**names, **(disturbances or {})}
-        self._disturbances = frozenset(disturbances or ())
+        self._steps = disturbances is not None  # these are the dynamics
         self._ill_declared = ill_declared  # their own problem is reported already
 
     def truth(self, loc: Loc) -> Expr | None:
@@ -84,14 +85,14 @@ class Expressions:
         """The condition over affine forms; `convex` refuses alternatives between measured values."""
         try:
             found = normal.formula(tree)
-            if convex and not _convex(found, self._names):
-                raise ExpressionError(
-                    0,
-                    "`always` with alternatives between measured values is not built yet; "
-                    "write one constraint for each",
-                )
         except ExpressionError as exc:
             self._at(loc, exc)
+            return None
+        if convex and not _convex(found, self._names):
+            problem = (
+                "`always` with alternatives between measured values is not built yet; write one for each"
+            )
+            self._at(loc, ExpressionError(0, problem))
             return None
         return found
 
@@ -123,10 +124,11 @@ class Expressions:
             if any(r.name in self._ill_declared for r in references(tree)):
                 return None
             typecheck(tree, self._names, want)
-            if self._disturbances and any(r.form != "now" for r in references(tree)):
-                raise ExpressionError(0, "`prev` and `rate` have no meaning in dynamics")
         except ExpressionError as exc:
             self._at(loc, exc)
+            return None
+        if self._steps and any(r.form != "now" for r in references(tree)):
+            self._at(loc, ExpressionError(0, "`prev` and `rate` have no meaning in dynamics"))
             return None
         return tree
 

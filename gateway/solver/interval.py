@@ -1,4 +1,4 @@
-"""Worst cases of affine conditions over intervals, in whole numbers: exact, and fast enough for every decision."""
+"""Worst cases of affine conditions over intervals, in whole numbers: exact and fast."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Scaled:
     unit: int
 
     def slack(self, box: Box) -> Slack:
-        """The worst case over a box. Never too optimistic; exact where no alternatives depend on the state."""
+        """The worst case over a box. Never too optimistic; exact where only actions bring alternatives."""
         return _slack(self.formula, box)
 
     def margin(self, slack: Slack) -> Fraction | None:
@@ -117,7 +117,7 @@ def _slack(formula: Row | Rows, box: Box) -> Slack:
 
 
 def _alternatives(parts: tuple[Row | Rows, ...], box: Box) -> Slack:
-    """One part must hold. A part about actions alone is true or false; its distance means nothing beside a state's."""
+    """One part must hold. A part about actions alone is true or false; its distance means nothing."""
     best: Slack | None = None
     for part in parts:
         slack = _slack(part, box)

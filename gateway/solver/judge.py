@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,7 +14,7 @@ from gateway.core.decision import Finding, Holds, Unknown, Violated
 from gateway.core.tag import TagId
 from gateway.solver.affine import symbols
 from gateway.solver.condense import Duty, Plan, condense
-from gateway.solver.interval import SCALE, Box, Row, Scaled, Slack, scaled
+from gateway.solver.interval import SCALE, SETTLED, Box, Row, Scaled, Slack, scaled
 from gateway.solver.predict import Facts, box
 from gateway.solver.report import Shown, described, shown_point
 from gateway.solver.ruleset import Rule, RuleSet
@@ -83,7 +84,7 @@ class Prepared:
                 found = Worst(slack, duty, formula)
         return found
 
-    def slacks(self, within: Box, exempt: Set[int]) -> dict[int, Fraction]:
+    def slacks(self, within: Box, exempt: AbstractSet[int]) -> dict[int, Fraction]:
         """Least slack of every critical and standard rule, in its own unit."""
         found: dict[int, Fraction] = {}
         for index in range(len(self.plan.rules)):
@@ -138,7 +139,7 @@ class Judge:
         finally:
             query.close()
 
-    def _judged(self, prepared: Prepared, within: Box, exempt: Set[int]) -> Judgement:
+    def _judged(self, prepared: Prepared, within: Box, exempt: AbstractSet[int]) -> Judgement:
         holding: dict[int, Worst] = {}
         failing: dict[int, Worst] = {}
         for index in range(len(prepared.plan.rules)):
@@ -168,7 +169,7 @@ class Judge:
             order = margin_or_none if margin_or_none is not None else Fraction(10**9)
             findings.append((order, Holds(rule.module, rule.constraint.id, margin_or_none)))
         findings.sort(key=lambda f: f[0])
-        violated.sort(key=lambda s: s.finding.margin)
+        violated.sort(key=_telling)
         return Judgement(
             findings=tuple(f for _, f in findings), violated=tuple(violated), undecided=undecided
         )
@@ -176,7 +177,7 @@ class Judge:
     def _examined(
         self, prepared: Prepared, within: Box, index: int, worst: Worst
     ) -> tuple[Finding, Shown | None, str]:
-        """A rule that intervals cannot show to hold: proved by Z3 alone (S8), violated with a witness, or unknown."""
+        """A rule that intervals cannot show to hold: proved by Z3 alone (S8), violated, or unknown."""
         rule = prepared.plan.rules[index]
         answer = prepared.query.one(index)
         if answer is Answer.UNSAT:
@@ -219,8 +220,17 @@ class Judge:
         return finding, Shown(finding, described(self.rules, rule, point, start, prepared.plan, duty)), ""
 
 
+def _telling(shown: Shown) -> tuple[bool, bool, Fraction]:
+    """What a person should read first: a plain critical rule before a part of the safe set, worst first."""
+    finding = shown.finding
+    return finding.constraint.startswith("safe_set["), finding.kind != "critical", finding.margin
+
+
 def _corner(within: Box, row: Row) -> dict[str, Fraction]:
     """A point of the box that is worst for one row."""
-    corner = {name: Fraction(low, SCALE) for name, (low, _) in within.items()}
+    corner = {
+        name: Fraction(low if name.startswith(SETTLED) else (low + high) // 2, SCALE)
+        for name, (low, high) in within.items()
+    }
     corner.update({name: Fraction(value, SCALE) for name, value in row.worst(within).items()})
     return corner

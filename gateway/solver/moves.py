@@ -42,10 +42,8 @@ def compile_move(
 
 
 def _move(value: object) -> Move | None:
-    if isinstance(value, bool):
-        return Fraction(int(value))
-    if isinstance(value, Fraction):
-        return value
+    if isinstance(value, bool | Fraction):
+        return Fraction(value)
     if not isinstance(value, str):
         return None
     if value == "hold":

@@ -65,8 +65,8 @@ class PoolStatistics:
 class _Seat:
     """One place for a worker; the worker in it changes."""
 
-    # INVARIANT: a seat is used by one task at a time, the one that took it out of `_idle`; `loaded` lists what
-    # the worker in it now has compiled.
+    # INVARIANT: a seat is used by one task at a time, the one that took it out of `_idle`; `loaded` lists
+    # what the worker in it now has compiled.
     number: int
     worker: WorkerProcess
     loaded: set[int] = field(default_factory=set)
@@ -82,7 +82,7 @@ class CheckerPool:
     def __init__(
         self, workers: int = 2, clock: Clock | None = None, warm: Iterable[tuple[float, float]] = ()
     ) -> None:
-        """`warm` lists the (hold, effect delay) pairs whose plans are built at load, before any check asks."""
+        """`warm` lists the (hold, effect delay) pairs whose plans are built at load, before a check asks."""
         self._clock = clock if clock is not None else SystemClock()
         self._count = max(1, workers)
         self._warm = dict.fromkeys(warm)
@@ -143,7 +143,10 @@ class CheckerPool:
                 seat.loaded.discard(generation)
 
     async def prove(self, generation: int, budget_s: float = 60.0) -> Proof:
-        """Prove a loaded rule set's safe set invariant, in a process of its own; raises `PoolError`, `WorkerLostError`."""
+        """Prove a loaded rule set's safe set invariant, in a process of its own.
+
+        Raises `PoolError` or `WorkerLostError`.
+        """
         rule_set = self._rule_sets.get(generation)
         if rule_set is None:
             msg = f"rule set {generation} is not loaded"

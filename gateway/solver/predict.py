@@ -1,4 +1,4 @@
-"""What one check may assume: usable inputs, the state set carried forward and measured (S2, S3, S4), the past."""
+"""What one check may assume: usable inputs, the state carried forward and measured (S2, S3, S4), the past."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ def rates(rules: RuleSet, facts: Facts, tag: str, value: Fraction) -> Interval:
     return min(found), max(found)
 
 
-def _symbol(rules: RuleSet, plan: Plan, facts: Facts, new: Mapping[TagId, Fraction], name: str) -> Interval:
+def _symbol(  # noqa: PLR0911  one return for each kind of symbol
+    rules: RuleSet, plan: Plan, facts: Facts, new: Mapping[TagId, Fraction], name: str
+) -> Interval:
     kind, _, rest = name.partition(":")
     tag = TagId(rest)
     match kind:
@@ -283,7 +285,7 @@ def _range(form: Affine, values: Mapping[str, Interval]) -> Interval:
 
 
 def _short(interval: Interval) -> Interval:
-    """The interval with ends rounded outward to 1e-9: carried on for ever, fractions would grow without end."""
+    """The interval with ends rounded outward to 1e-9: carried on for ever, fractions would grow."""
     low, high = interval
     return Fraction(math.floor(low * _NANO), _NANO), Fraction(math.ceil(high * _NANO), _NANO)
 

@@ -35,7 +35,7 @@ def candidates(rules: RuleSet, prepared: Prepared, facts: Facts, proposal: Propo
 def _combinations(
     rules: RuleSet, facts: Facts, wanted: Mapping[TagId, RegisterValue]
 ) -> Iterator[dict[TagId, RegisterValue]]:
-    """Booleans and whole numbers as proposed, then changed where `repair` names them: fewest changes first."""
+    """Booleans and whole numbers as proposed, then changed where `repair` names them, fewest first."""
     options: list[list[tuple[int, Fraction, int, RegisterValue]]] = []
     for variable in rules.actions:
         if variable.sort == "real":

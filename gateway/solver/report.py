@@ -37,7 +37,7 @@ def shown_point(
     point: Mapping[str, Fraction],
     start: Mapping[str, Fraction],
 ) -> dict[str, Fraction]:
-    """The witness for records: values at the violation, at acquisition (`start:`), disturbances and the instant.
+    """The witness for records: values at the violation and at acquisition (`start:`), and the instant.
 
     With `old:`, `new:`, `m{k}:`, `e{k}:` and `d{k}:` it can be played through by anyone.
     """

@@ -1,4 +1,4 @@
-"""The syntax tree of the constraint language: built by `parse`, checked by `typecheck`, read by every later pass."""
+"""The syntax tree of the constraint language: built by `parse`, checked by `typecheck`, read by all later."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Plans as Z3 terms, built once; one query for each decision, one more for each rule that may be violated.
 
-Traps that this file keeps out: numbers go in as texts of exact fractions, never as floats; there is no integer
-sort, so nothing is rounded; one context for each worker; `SimpleSolver`, whose time-out is kept.
+Traps that this file keeps out: numbers go in as texts of exact fractions, never as floats; there is no
+integer sort, so nothing is rounded; one context for each worker; `SimpleSolver`, whose time-out is kept.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Terms:
     def __init__(self, context: z3.Context) -> None:
         self.context = context
         self._names: dict[str, z3.ArithRef] = {}
+        self._true = z3.BoolVal(val=True, ctx=context)
 
     def name(self, name: str) -> z3.ArithRef:
         """The constant of a symbol."""
@@ -63,9 +64,9 @@ class Terms:
                 left = self.form(form)
                 return left < 0 if strict else left <= 0
             case Every(parts):
-                return z3.And([*(self.formula(p) for p in parts), z3.BoolVal(True, self.context)])
+                return z3.And([self._true, *(self.formula(p) for p in parts)])
             case _:
-                return z3.Or([*(self.formula(p) for p in formula.parts), z3.BoolVal(False, self.context)])
+                return z3.Or([z3.Not(self._true), *(self.formula(p) for p in formula.parts)])
 
 
 def solver(context: z3.Context, budget: Budget) -> z3.Solver:

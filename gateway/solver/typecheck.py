@@ -58,7 +58,7 @@ class _Checker:
     def __init__(self, names: Mapping[str, Declared]) -> None:
         self._names = names
 
-    def typed(self, node: Expr) -> Typed:  # noqa: PLR0911  one return for each kind of node
+    def typed(self, node: Expr) -> Typed:  # noqa: C901, PLR0911  one return for each kind of node
         match node:
             case Number():
                 return Typed("real", None)
