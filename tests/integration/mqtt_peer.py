@@ -30,6 +30,11 @@ def free_port() -> int:
         return cast("int", probe.getsockname()[1])
 
 
+def no_delay(sock: object) -> None:
+    assert isinstance(sock, socket.socket)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 class Peer:
     """Subscribes, publishes, and keeps what arrives."""
 
@@ -39,6 +44,7 @@ class Peer:
         self._client = Client(CallbackAPIVersion.VERSION2, "", protocol=MQTTProtocolVersion.MQTTv5)
         self._client.on_message = lambda _c, _u, message: self._messages.put(message)
         self._client.on_subscribe = lambda _c, _u, mid, _r, _p: self._subscribed.put(mid)
+        self._client.on_socket_open = lambda _c, _u, sock: no_delay(sock)
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
 

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -207,6 +208,21 @@ async def test_without_accept_requests_the_topic_is_read_only_and_says_so(tmp_pa
         answer = json.loads((await peer.until("clients/1")).payload)
         assert answer["outcome"] == "rejected"
         assert "read-only" in answer["reason"]
+
+
+async def test_a_request_is_answered_without_waiting_for_a_delayed_ack(tmp_path: Path) -> None:
+    """Without TCP_NODELAY each request takes over 80 ms: a whole deadline."""
+    port = free_port()
+    async with demo_broker(port, tmp_path), peer_at(port) as peer, running(port, permit) as bridge:
+        await peer.subscribe("clients/1")
+        await eventually(lambda: bridge.statistics().published >= 1)
+        took_s = []
+        for n in range(9):
+            begun = time.perf_counter()
+            await peer.publish("o3/test/decide/p", b"", reply_to="clients/1", correlation=b"%d" % n)
+            await peer.until("clients/1")
+            took_s.append(time.perf_counter() - begun)
+        assert sorted(took_s)[4] < 0.06
 
 
 async def test_a_failing_pipeline_is_answered_undetermined_and_the_link_lives(tmp_path: Path) -> None:

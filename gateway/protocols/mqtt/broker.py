@@ -24,6 +24,7 @@ _CONFIG = """\
 listener {port} 127.0.0.1
 allow_anonymous true
 persistence false
+set_tcp_nodelay true
 user {user}
 max_packet_size 262144
 max_queued_messages 1000

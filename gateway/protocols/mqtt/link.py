@@ -24,7 +24,7 @@ from gateway.protocols.mqtt.backlog import Message
 from gateway.protocols.mqtt.requests import Arrival
 from gateway.protocols.mqtt.settings import MqttSettings, MqttTls
 
-_WINDOW = 100  # publications without PUBACK; the broker's Receive Maximum may lower it
+_WINDOW = 32  # publications without PUBACK: about 1 ms of the loop; the broker may lower it
 _RECEIVE_MAXIMUM = 16  # requests the broker may have outstanding to us
 _MAX_PACKET_BYTES = 128 * 1024  # a larger request is dropped by the broker
 _MISC_PERIOD_S = 1.0
@@ -274,6 +274,18 @@ def _set_no_delay(_client: Client, _user: object, sock: Any) -> None:  # noqa: A
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
+class _SelfClosingSocket(ssl.SSLSocket):
+    """Closes itself when its handshake fails: paho drops it open, and every attempt would leak one."""
+
+    def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002 - the library's signature
+        """As the library's."""
+        try:
+            super().do_handshake(block)
+        except OSError:
+            self.close()
+            raise
+
+
 def _tls_context(tls: MqttTls) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=str(tls.ca_file) if tls.ca_file else None)
@@ -282,4 +294,5 @@ def _tls_context(tls: MqttTls) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as exc:
         raise LinkBrokenError("mqtt", f"its certificates cannot be used ({exc})") from exc
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.sslsocket_class = _SelfClosingSocket
     return context
