@@ -1,6 +1,6 @@
 """Shows whether the quantized graph is still the model that was trained.
 
-`python -m gateway.inference.accuracy_gate BUNDLE`. Both graphs read the bundle's held-out cycles (`gate.json`);
+`python -m gateway.inference.accuracy_gate BUNDLE`. Both graphs read the held-out cycles of `gate.json`;
 the rows of logits that decide outputs are compared.
 """
 

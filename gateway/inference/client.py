@@ -256,11 +256,14 @@ class ModelEngine:
         raise InferenceError(message)
 
     def _admit(self, state: _Point, deadline: Deadline) -> None:
-        """Refuse what the measured cost says cannot be answered in time; the worker is not disturbed."""
-        if self._ready is None:
+        """Refuse what the measured cost says cannot be answered in time; the worker is not disturbed.
+
+        A session that has to be rebuilt is always let in: its answer may come too late for this decision,
+        but the next one needs the pages it leaves.
+        """
+        if self._ready is None or state.held_by != self._number:
             return
-        rebuild = state.held_by != self._number
-        needed_s = (self._ready.prefill_ms if rebuild else self._ready.decision_ms) / 1e3
+        needed_s = self._ready.decision_ms / 1e3
         remaining_s = deadline.remaining(self._clock)
         if remaining_s < needed_s:
             message = f"{remaining_s * 1e3:.1f} ms are left and an answer takes about {needed_s * 1e3:.1f} ms"

@@ -1,6 +1,6 @@
 """Measures a bundle and writes the figures into its `bundle.json`.
 
-`python -m gateway.inference.training.evaluate DIRECTORY`. No torch: the shipped graph acts through the shipped
+`python -m gateway.inference.training.evaluate DIRECTORY`. No torch: the shipped graph acts in the shipped
 engine, on seeds training never had.
 """
 
@@ -134,7 +134,8 @@ def evaluated(manifest: Manifest, directory: Path) -> Manifest:
     """The manifest with its figures."""
     engine, bundle = engine_of(directory), load_bundle(directory)
     accuracy = {name: round(value, 6) for name, value in dataclasses.asdict(measure(bundle)).items()}
-    loop = {name: round(value, 5) for name, value in closed_loop(engine).items()}
+    tuned = manifest.training.expert == "constraint-aware"  # no other expert means to run the plant well
+    loop = {name: round(value, 5) for name, value in closed_loop(engine).items()} if tuned else {}
     gates = {name: limit for name, limit in manifest.gates.items() if name in accuracy | loop}
     return msgspec.structs.replace(
         manifest,

@@ -1,0 +1,167 @@
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from fractions import Fraction
+
+import pytest
+import pytest_asyncio
+
+from gateway.core.clock import Deadline, FakeClock, SystemClock
+from gateway.core.decision import Proposal
+from gateway.core.errors import InferenceError, WorkerLostError
+from gateway.core.tag import TagId
+from gateway.inference.client import ModelEngine
+from tests.unit.inference_demo import BUFFER_TANK, RECKLESS, demo_definitions, in_force, snapshot
+
+pytestmark = pytest.mark.integration
+CLOCK = SystemClock()
+
+
+@pytest_asyncio.fixture
+async def engine() -> AsyncIterator[ModelEngine]:
+    made = ModelEngine(BUFFER_TANK, demo_definitions())
+    await made.start()
+    yield made
+    await made.aclose()
+
+
+async def _propose(engine: ModelEngine, at: float, temperature: float = 45.0) -> Proposal:
+    deadline = Deadline.after(5.0, CLOCK)
+    return await engine.propose(snapshot(at, temperature=temperature), in_force(), deadline)
+
+
+async def test_a_proposal_is_made_of_register_values(engine: ModelEngine) -> None:
+    proposal = await _propose(engine, 0.0)
+
+    assert [value.tag for value in proposal.values] == ["TK1.P101.SP", "TK1.H101.CMD", "TK1.M101.STAGE"]
+    assert proposal.values[0].value == Fraction(proposal.values[0].raw, 10)
+    assert proposal.model_digest == engine.bundle.digest
+    assert proposal.confidence is not None
+    assert 0.0 <= proposal.confidence <= 1.0
+
+
+async def test_the_engine_says_what_really_runs(engine: ModelEngine) -> None:
+    told = engine.describe()
+
+    assert told["ep_requested"] == "auto"
+    assert told["ep_actual"] in {"CPUExecutionProvider", "CUDAExecutionProvider"}
+    assert told["state"] == "ready"
+    assert float(told["incremental_error"]) <= 1e-5
+
+
+async def test_a_killed_worker_is_replaced_and_answers_as_the_lost_one_would_have(
+    engine: ModelEngine,
+) -> None:
+    twin = ModelEngine(BUFFER_TANK, demo_definitions())
+    await twin.start()
+    try:
+        for at in range(20):
+            await _propose(engine, float(at), 44.0 + at / 10)
+            await _propose(twin, float(at), 44.0 + at / 10)
+        lost = engine.pid
+        assert lost is not None
+        os.kill(lost, signal.SIGKILL)
+        while engine.ready:
+            with pytest.raises(WorkerLostError):
+                await _propose(engine, 20.0, 46.0)
+        await engine.wait_ready(10.0)
+
+        assert engine.pid != lost
+        assert (await _propose(engine, 20.0, 46.0)).values == (await _propose(twin, 20.0, 46.0)).values
+        assert engine.statistics().lost == 1
+    finally:
+        await twin.aclose()
+
+
+async def test_a_cancelled_request_disturbs_nobody(engine: ModelEngine) -> None:
+    pid = engine.pid
+    asking = asyncio.create_task(_propose(engine, 0.0))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+    await _propose(engine, 1.0)
+
+    assert engine.pid == pid
+
+
+async def test_a_request_without_time_left_is_refused_and_the_worker_lives(engine: ModelEngine) -> None:
+    pid = engine.pid
+    with pytest.raises(InferenceError):
+        await engine.propose(snapshot(0.0), in_force(), Deadline(CLOCK.monotonic() - 1.0))
+
+    await _propose(engine, 1.0)
+
+    assert engine.pid == pid
+
+
+async def test_two_points_have_two_histories(engine: ModelEngine) -> None:
+    for at in range(10):
+        await engine.propose_for("a", snapshot(float(at)), in_force(), Deadline.after(5.0, CLOCK))
+        await engine.propose_for("b", snapshot(float(at), 3.5), in_force(), Deadline.after(5.0, CLOCK))
+
+    report = await engine.refresh()
+
+    assert report.worker is not None
+    assert report.worker.sessions == 2
+    assert report.histories_sent == 2
+
+
+async def test_what_the_model_cannot_see_is_refused_by_name(engine: ModelEngine) -> None:
+    deadline = Deadline.after(5.0, CLOCK)
+    missing = {tag: value for tag, value in in_force().items() if tag != "TK1.H101.CMD"}
+    with pytest.raises(InferenceError, match=r"TK1\.H101\.CMD"):
+        await engine.propose(snapshot(0.0), missing, deadline)
+    with pytest.raises(InferenceError, match=r"TK1\.LT101"):
+        await engine.propose(snapshot(0.0, level=float("inf")), in_force(), deadline)
+
+
+async def test_a_cpu_session_does_not_satisfy_require_cuda() -> None:
+    engine = ModelEngine(BUFFER_TANK, demo_definitions(), "cpu", require_cuda=True)
+    with pytest.raises(InferenceError, match="CUDA is required"):
+        await engine.start()
+    assert engine.pid is None
+
+
+async def test_a_model_too_slow_for_its_deadline_is_refused_at_load() -> None:
+    engine = ModelEngine(BUFFER_TANK, demo_definitions(), slowest_ms=0.001)
+    with pytest.raises(InferenceError, match="use a smaller model"):
+        await engine.start()
+
+
+async def test_time_is_the_clock_that_was_given() -> None:
+    clock = FakeClock()
+    engine = ModelEngine(BUFFER_TANK, demo_definitions(), "cpu", clock=clock)
+    await engine.start()
+    try:
+        with pytest.raises(InferenceError):
+            await engine.propose(snapshot(0.0), in_force(), Deadline(clock.monotonic() - 1.0))
+        await engine.propose(snapshot(0.0), in_force(), Deadline.after(5.0, clock))
+    finally:
+        await engine.aclose()
+
+
+async def test_the_reckless_bundle_wants_what_must_be_refused() -> None:
+    engine = ModelEngine(RECKLESS, demo_definitions())
+    await engine.start()
+    try:
+        wanted = (await _propose(engine, 0.0)).engineering()
+    finally:
+        await engine.aclose()
+
+    assert wanted[TagId("TK1.P101.SP")] <= 5  # no pump, against the ramp
+    assert wanted[TagId("TK1.H101.CMD")] == 1  # heater on
+    assert wanted[TagId("TK1.M101.STAGE")] == 0  # without mixing
+
+
+def test_main_never_loads_the_runtime() -> None:
+    code = (
+        "import sys; import gateway.inference.client; "
+        "sys.exit(any(name in sys.modules for name in ('onnxruntime', 'onnx', 'torch')))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0  # noqa: S603

@@ -1,0 +1,111 @@
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from gateway.core.errors import InferenceError
+from gateway.inference.block_pool import BlockPool, PoolExhaustedError, Sequence
+
+PAGES, BLOCK = 24, 4
+
+
+class PoolLaws(RuleBasedStateMachine):
+    """A pool beside a model that keeps what each sequence should read, slot by slot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = BlockPool(PAGES, BLOCK)
+        self.memory: dict[int, int] = {}
+        self.sequences: list[tuple[Sequence, dict[int, int]]] = []
+        self.stamp = 0
+
+    @rule()
+    def open(self) -> None:
+        if len(self.sequences) < 5:
+            self.sequences.append((Sequence(), {}))
+
+    @rule(which=st.integers(0, 4), tokens=st.integers(0, 11))
+    def append(self, which: int, tokens: int) -> None:
+        if which >= len(self.sequences):
+            return
+        sequence, expected = self.sequences[which]
+        before = (list(sequence.pages), sequence.first, sequence.end, self.pool.statistics().free)
+        try:
+            appended = self.pool.append(sequence, tokens)
+        except PoolExhaustedError:
+            after = (list(sequence.pages), sequence.first, sequence.end, self.pool.statistics().free)
+            assert after == before, "a refused append changes nothing"
+            return
+        for source, target in appended.copies:
+            for slot in range(BLOCK):
+                self.memory[target * BLOCK + slot] = self.memory.get(source * BLOCK + slot, -1)
+        assert len(set(appended.slots)) == tokens
+        for position, slot in enumerate(appended.slots, start=sequence.end - tokens):
+            self.stamp += 1
+            self.memory[slot] = expected[position] = self.stamp
+
+    @rule(which=st.integers(0, 4), back=st.integers(0, 9))
+    def truncate(self, which: int, back: int) -> None:
+        if which >= len(self.sequences):
+            return
+        sequence, expected = self.sequences[which]
+        end = max(sequence.first, sequence.end - back)
+        self.pool.truncate(sequence, end)
+        for position in [p for p in expected if p >= end]:
+            del expected[position]
+
+    @rule(which=st.integers(0, 4), back=st.integers(0, 12))
+    def drop(self, which: int, back: int) -> None:
+        if which >= len(self.sequences):
+            return
+        sequence, expected = self.sequences[which]
+        self.pool.drop_before(sequence, sequence.end - back)
+        assert sequence.first <= max(sequence.end - back, sequence.first)
+        for position in [p for p in expected if p < sequence.first]:
+            del expected[position]
+
+    @rule(which=st.integers(0, 4))
+    def fork(self, which: int) -> None:
+        if which < len(self.sequences) < 5:
+            sequence, expected = self.sequences[which]
+            self.sequences.append((self.pool.fork(sequence), dict(expected)))
+
+    @rule(which=st.integers(0, 4))
+    def close(self, which: int) -> None:
+        if which < len(self.sequences):
+            self.pool.close(self.sequences.pop(which)[0])
+
+    @invariant()
+    def every_page_is_free_or_counted_once_for_each_table(self) -> None:
+        counted = [0] * PAGES
+        for sequence, _ in self.sequences:
+            for page in sequence.pages:
+                counted[page] += 1
+        assert self.pool._count == counted
+        assert sorted(self.pool._free) == [page for page in range(PAGES) if counted[page] == 0]
+
+    @invariant()
+    def every_sequence_reads_what_it_wrote(self) -> None:
+        for sequence, expected in self.sequences:
+            for position, stamp in expected.items():
+                at = position - sequence.first
+                assert self.memory[sequence.pages[at // BLOCK] * BLOCK + at % BLOCK] == stamp
+
+    @invariant()
+    def statistics_agree_with_the_pages(self) -> None:
+        report = self.pool.statistics()
+        assert report.pages == PAGES
+        assert report.free == len(self.pool._free)
+        assert report.peak_used >= PAGES - report.free
+
+
+TestPoolLaws = PoolLaws.TestCase
+TestPoolLaws.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_cut_outside_the_sequence_is_refused() -> None:
+    pool, sequence = BlockPool(4, 4), Sequence()
+    pool.append(sequence, 5)
+
+    with pytest.raises(InferenceError, match="cannot cut"):
+        pool.truncate(sequence, 6)

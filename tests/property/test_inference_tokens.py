@@ -1,0 +1,68 @@
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.inference.bundle import OutputSpec
+from gateway.inference.decode import OutputRange, RangeMask
+from gateway.inference.tokenizer import TagCodec
+
+PUMP = OutputSpec(
+    tag="P",
+    unit="%",
+    knots=("0", "2.5", "5", "10", "50", "100"),
+    first_token=7,
+    trained=("0", "100"),
+    decoding="expectation",
+)
+LIMITS = OutputRange(Fraction(1, 10), Fraction(0), 0, 1000)
+
+
+@given(st.floats(0, 100))
+def test_a_value_inside_the_bins_survives_encoding(value: float) -> None:
+    codec = TagCodec(PUMP)
+
+    token = codec.encode(value)
+
+    assert token.id in codec.tokens
+    assert 0.0 <= token.fraction < 1.0
+    assert abs(codec.decode(token) - value) < 1e-9
+
+
+@given(st.floats(allow_nan=False, allow_infinity=True))
+def test_any_number_has_a_token_of_its_own_tag(value: float) -> None:
+    codec = TagCodec(PUMP)
+
+    assert codec.encode(value).id in codec.tokens
+
+
+@given(
+    st.lists(st.floats(-30, 30), min_size=20, max_size=20),
+    st.integers(0, 1000),
+    st.integers(0, 1000),
+)
+def test_an_answer_is_always_a_register_value_inside_the_range(
+    logits: list[float], one: int, other: int
+) -> None:
+    low, high = sorted((one, other))
+    mask = RangeMask(TagCodec(PUMP), OutputRange(Fraction(1, 10), Fraction(0), low, high), "expectation")
+
+    decoded = mask.decode(np.array(logits, dtype=np.float32))
+
+    assert low <= decoded.raw <= high
+    assert decoded.value == Fraction(decoded.raw, 10)
+    assert 0.0 <= decoded.masked_out <= 1.0
+    assert 0.0 <= decoded.concentration <= 1.0 + 1e-9
+
+
+@given(st.integers(0, 1000))
+def test_probability_shared_between_two_knots_decodes_to_the_value_between_them(raw: int) -> None:
+    codec = TagCodec(PUMP)
+    token = codec.encode(raw / 10)
+    logits = np.full(20, -60.0, dtype=np.float32)
+    logits[token.id] = np.log(max(1.0 - token.fraction, 1e-20))
+    if token.fraction:
+        logits[token.id + 1] = np.log(token.fraction)
+
+    assert RangeMask(codec, LIMITS, "expectation").decode(logits).raw == raw

@@ -1,0 +1,199 @@
+import random
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gateway.core.errors import InferenceError
+from gateway.inference.block_pool import BlockPool, Sequence
+from gateway.inference.bundle import REFERENCE_FILE, Bundle, load_bundle
+from gateway.inference.decode import OutputRange
+from gateway.inference.engine import Engine
+from gateway.inference.messages import Answer, Cycle, NeedHistory, Propose
+from gateway.inference.ort_session import PagedSession
+from gateway.inference.selftest import self_test
+from gateway.inference.tokenizer import Token
+from tests.unit.inference_demo import BUFFER_TANK
+
+OUTPUTS = (
+    OutputRange(Fraction(1, 10), Fraction(0), 0, 1000),
+    OutputRange(Fraction(1), Fraction(0), 0, 1),
+    OutputRange(Fraction(1), Fraction(0), 0, 3),
+)
+BUNDLE = load_bundle(BUFFER_TANK)
+
+
+def _cycles(count: int, seed: int = 1) -> list[Cycle]:
+    dice = random.Random(seed)  # noqa: S311 - test data
+    return [
+        Cycle(
+            (
+                f"{dice.uniform(1.5, 2.5):.3f}",
+                f"{dice.uniform(5, 20):.2f}",
+                f"{dice.uniform(43, 47):.2f}",
+            ),
+            (f"{dice.uniform(0, 100):.1f}", str(dice.randrange(2)), str(dice.randrange(4))),
+        )
+        for _ in range(count)
+    ]
+
+
+def _ask(engine: Engine, cycles: list[Cycle], at: int, *, name: str = "a", rebuild: bool = False) -> Answer:
+    answer = engine.propose(
+        Propose(
+            session=name,
+            cycle=at,
+            inputs=cycles[at].inputs,
+            in_force=cycles[at - 1].in_force,
+            history=tuple(cycles[:at]) if rebuild else None,
+        )
+    )
+    assert isinstance(answer, Answer)
+    return answer
+
+
+@pytest.mark.parametrize("graph", [REFERENCE_FILE, "model.onnx"])
+def test_chunks_through_the_paged_pool_equal_one_banded_pass(graph: str) -> None:
+    architecture, dice = BUNDLE.manifest.architecture, random.Random(3)  # noqa: S311 - test data
+    tokens = [Token(dice.randrange(1, architecture.vocabulary), dice.random()) for _ in range(900)]
+    session = PagedSession(BUFFER_TANK / graph, architecture, pages=96, block=16, provider="cpu")
+    pool, whole, parts = BlockPool(95, 16), Sequence(), Sequence()
+    at_once = session.run(whole, tokens, pool.append(whole, len(tokens)))
+    pool.close(whole)
+
+    rows, at = [], 0
+    while at < len(tokens):
+        chunk = tokens[at : at + dice.randint(1, 9)]
+        pool.drop_before(parts, parts.end - BUNDLE.manifest.window.length + 1)
+        rows.append(session.run(parts, chunk, pool.append(parts, len(chunk))))
+        at += len(chunk)
+
+    assert session.aliased
+    difference = np.linalg.norm(np.concatenate(rows) - at_once) / np.linalg.norm(at_once)
+    assert difference <= 1e-5
+    assert pool.statistics().pages - pool.statistics().free <= BUNDLE.manifest.window.length // 16 + 2
+
+
+def test_the_band_is_real_and_tokens_beyond_it_change_nothing() -> None:
+    architecture, length = BUNDLE.manifest.architecture, BUNDLE.manifest.window.length
+    session = PagedSession(BUFFER_TANK / REFERENCE_FILE, architecture, pages=96, block=16, provider="cpu")
+    reach = architecture.layers * (length - 1)
+    tokens = [Token(1 + at % 40, 0.0) for at in range(reach + 2)]
+
+    def last(first_tokens: list[Token]) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+        pool, sequence = BlockPool(95, 16), Sequence()
+        every = first_tokens + tokens[len(first_tokens) :]
+        row: np.ndarray[tuple[int], np.dtype[np.float32]] = session.run(
+            sequence, every, pool.append(sequence, len(every))
+        )[-1]
+        return row
+
+    assert np.array_equal(last([]), last([Token(90, 0.0)]))
+    assert not np.array_equal(last([]), last([tokens[0], Token(90, 0.0)]))
+
+
+def test_reused_history_answers_like_recomputed_history() -> None:
+    engine, cycles = Engine(BUNDLE, OUTPUTS), _cycles(160)
+    _ask(engine, cycles, 125, rebuild=True)
+    reused = [_ask(engine, cycles, at) for at in range(126, 160)]
+
+    whole = _ask(engine, cycles, 159, name="b", rebuild=True)
+
+    exact = engine.first_logits("b")
+    assert np.linalg.norm(engine.first_logits("a") - exact) <= 1e-5 * np.linalg.norm(exact)
+    assert reused[-1].raws == whole.raws
+    assert reused[-1].computed_tokens <= 8 < whole.reused_tokens
+
+
+def test_requests_within_a_cycle_leave_no_trace() -> None:
+    engine, cycles, others = Engine(BUNDLE, OUTPUTS), _cycles(40), _cycles(40, seed=2)
+    _ask(engine, cycles, 30, rebuild=True, name="busy")
+    _ask(engine, cycles, 30, rebuild=True, name="calm")
+    for at in range(31, 40):
+        for _ in range(5):
+            mixed = list(cycles)
+            mixed[at] = others[at]
+            _ask(engine, mixed, at, name="busy")
+        busy, calm = _ask(engine, cycles, at, name="busy"), _ask(engine, cycles, at, name="calm")
+        assert busy.raws == calm.raws
+        assert np.allclose(engine.first_logits("busy"), engine.first_logits("calm"), rtol=1e-5, atol=1e-5)
+
+
+def test_a_request_out_of_order_needs_its_history() -> None:
+    engine, cycles = Engine(BUNDLE, OUTPUTS), _cycles(9)
+    unknown = Propose(session="x", cycle=3, inputs=cycles[3].inputs, in_force=cycles[2].in_force)
+
+    assert isinstance(engine.propose(unknown), NeedHistory)
+    _ask(engine, cycles, 3, rebuild=True, name="x")
+    ahead = Propose(session="x", cycle=7, inputs=cycles[7].inputs, in_force=cycles[6].in_force)
+    assert isinstance(engine.propose(ahead), NeedHistory)
+
+
+def test_a_full_pool_takes_the_pages_of_the_session_longest_unused() -> None:
+    engine, cycles = Engine(BUNDLE, OUTPUTS, pages=64), _cycles(130)
+    for name in ("first", "second", "third"):
+        _ask(engine, cycles, 129, rebuild=True, name=name)
+
+    assert engine.evicted >= 1
+    gone = Propose(session="first", cycle=130, inputs=cycles[0].inputs, in_force=cycles[129].in_force)
+    assert isinstance(engine.propose(gone), NeedHistory)
+    assert engine.sessions + engine.evicted == 3
+
+
+def test_an_engine_shows_itself_exact_before_it_serves() -> None:
+    shown = self_test(Engine(BUNDLE, OUTPUTS), BUNDLE)
+
+    assert shown.incremental_error <= 1e-5
+    assert 0.0 < shown.decision_ms < 1000.0
+
+
+class _NotAliased(PagedSession):
+    def _aliasing_holds(self) -> bool:
+        super()._aliasing_holds()
+        return False
+
+
+def test_without_aliasing_the_pools_travel_as_outputs_and_the_answer_is_the_same() -> None:
+    architecture = BUNDLE.manifest.architecture
+    last = []
+    for kind in (PagedSession, _NotAliased):
+        session = kind(BUNDLE.model_path, architecture, pages=16, block=16, provider="cpu")
+        pool, sequence = BlockPool(15, 16), Sequence()
+        for at in range(12):
+            chunk = [Token(1 + (5 * at + n) % 60, 0.25) for n in range(7)]
+            row = session.run(sequence, chunk, pool.append(sequence, len(chunk)))
+        last.append(row)
+
+    assert np.array_equal(last[0], last[1])
+
+
+def test_a_forked_sequence_reads_the_copied_page_and_leaves_its_parent_alone() -> None:
+    architecture = BUNDLE.manifest.architecture
+    session = PagedSession(BUNDLE.model_path, architecture, pages=16, block=16, provider="cpu")
+    pool, parent = BlockPool(15, 16), Sequence()
+    start = [Token(1 + at, 0.0) for at in range(10)]
+    session.run(parent, start, pool.append(parent, 10))
+    child = pool.fork(parent)
+    session.run(child, [Token(50, 0.0)], pool.append(child, 1))
+    forked = session.run(child, [Token(51, 0.0)], pool.append(child, 1))
+    session.run(parent, [Token(60, 0.0)], pool.append(parent, 1))
+    straight, alone = Sequence(), BlockPool(15, 16)
+    fresh = PagedSession(BUNDLE.model_path, architecture, pages=16, block=16, provider="cpu")
+    whole = fresh.run(straight, [*start, Token(50, 0.0), Token(51, 0.0)], alone.append(straight, 12))
+
+    assert pool.statistics().copies == 1
+    assert np.allclose(forked[-1], whole[-1], rtol=1e-5, atol=1e-5)
+
+
+def test_an_unusable_graph_is_an_inference_error(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"no graph")
+
+    with pytest.raises(InferenceError, match="cannot be loaded"):
+        PagedSession(tmp_path / "model.onnx", BUNDLE.manifest.architecture, pages=8, block=16, provider="cpu")
+
+
+def test_a_value_that_is_no_number_is_refused() -> None:
+    bundle: Bundle = BUNDLE
+    with pytest.raises(InferenceError, match="not a number"):
+        Engine(bundle, OUTPUTS).tokenizer.observe((float("nan"), 1.0, 2.0))
