@@ -75,7 +75,11 @@ class _Job:
 
 
 class ModbusChannel:
-    """Owner of one endpoint's link. `session` rises with every connection; `link` is None between two."""
+    """Owner of one endpoint's link. `session` rises with every connection; `link` is None between two.
+
+    Every tag must be defined in the store. A unit that stays silent, where nothing in between says so, holds
+    the link for up to `timeout_s` whenever it is tried; where that is too much give it its own channel.
+    """
 
     def __init__(
         self,
@@ -89,6 +93,9 @@ class ModbusChannel:
         self.session = 0
         self.link: ModbusLink | None = None
         self._store, self._clock = store, clock
+        devices = tuple(devices)
+        for tag in (tag for device in devices for tag in device.tags if tag.id not in store.definitions):
+            raise ValueError(f"channel `{channel_id}`: the tag store does not know `{tag.id}`")
         self._readers = {device.id: DeviceReader(device, endpoint, store, clock) for device in devices}
         self._jobs = [
             _Job(reader, group, interval_s)

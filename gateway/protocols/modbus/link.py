@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from pymodbus.client import AsyncModbusTcpClient
@@ -131,8 +131,9 @@ class ModbusLink:
         link = cls(endpoint, name, clock, counters)
         where = f"{endpoint.host}:{endpoint.port}"
         try:
-            async with asyncio.timeout(endpoint.timeout_s):
-                connected = await link._client.connect()
+            with _cancellation_kept():
+                async with asyncio.timeout(endpoint.timeout_s):
+                    connected = await link._client.connect()
         except TimeoutError as exc:
             link.abort("no connection in time")
             raise LinkTimeoutError(name, f"no connection to {where} within {endpoint.timeout_s:g} s") from exc
@@ -224,9 +225,10 @@ class ModbusLink:
         """The answer to this request. Whatever ends it early, cancellation too, resets the connection."""
         self._departure, self._in_flight = departure, True
         try:
-            async with asyncio.timeout(allowed_s):
-                # awaited directly: from here to the bytes nothing else runs
-                answer: ModbusPDU = await self._client.execute(False, request)  # noqa: FBT003 - pymodbus
+            with _cancellation_kept():
+                async with asyncio.timeout(allowed_s):
+                    # awaited directly: from here to the bytes nothing else runs
+                    answer: ModbusPDU = await self._client.execute(False, request)  # noqa: FBT003 - pymodbus
         except GateClosedError:
             raise
         except TimeoutError as exc:
@@ -284,3 +286,13 @@ class ModbusLink:
         answer = self._client.ctx.response_future
         if self._in_flight and not answer.done():
             answer.set_exception(ConnectionException(self.fault))
+
+
+@contextmanager
+def _cancellation_kept() -> Iterator[None]:
+    """Raises a cancellation that came with a result: `wait_for` of Python 3.11, in pymodbus, drops it."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    yield
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
