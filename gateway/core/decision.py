@@ -206,3 +206,4 @@ class DecisionRecord:
     timings_ms: Mapping[str, float]
     write_outcome: WriteOutcome | None = None
     certificate_digest: str = ""
+    what_if: bool = False  # inputs came from the requester: answered, never written (S20)

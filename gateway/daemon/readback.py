@@ -30,10 +30,7 @@ class ReadBack:
     def take(self, tag: TagId, value: TagValue) -> None:
         """One sample of any tag; those that are not a working value are nothing to us."""
         for point, output in self._outputs.get(tag, ()):
-            if not value.status.is_plain_good or value.value is None or isinstance(value.value, str):
-                continue
-            if point.histories[output].observe(exact(value.value), value.confirmed_at):
-                self._unrequested[point.settings.id] = f"`{output}` became {value.value} without a request"
+            self._observe(point, output, value)
 
     def settle(self) -> list[tuple[Point, str]]:
         """Points whose outputs were changed by somebody while we were in control, and how.
@@ -42,11 +39,29 @@ class ReadBack:
         history is taken over, and the next write is again the value in force (S23).
         """
         found: list[tuple[Point, str]] = []
+        for tag, outputs in self._outputs.items():
+            for point, output in outputs:  # a value that stayed as it was settles an unconfirmed write too
+                self._observe(point, output, self.store[tag])
         for point in self.points.values():
-            in_control = self.writer.status_bit(point, point.settings.in_control_bit)
+            in_control = self._in_control(point)
             why = self._unrequested.pop(point.settings.id, "")
-            if not in_control:
+            if not in_control and self._seen_after(point, point.confirmed_at):
                 point.first_write_due = True
             elif why and point.mode is Mode.ARMED and not point.first_write_due:
                 found.append((point, why))
         return found
+
+    def _observe(self, point: Point, output: TagId, value: TagValue) -> None:
+        if not value.status.is_plain_good or value.value is None or isinstance(value.value, str):
+            return
+        changed = point.histories[output].observe(exact(value.value), value.confirmed_at)
+        if changed and self._in_control(point):
+            self._unrequested[point.settings.id] = f"`{output}` became {value.value} without a request"
+
+    def _seen_after(self, point: Point, at: float) -> bool:
+        """Whether the status word is younger than that: an older one says nothing of a write since."""
+        tag = point.settings.status_tag
+        return tag is None or self.store[tag].confirmed_at > at
+
+    def _in_control(self, point: Point) -> bool:
+        return self.writer.status_bit(point, point.settings.in_control_bit)

@@ -55,12 +55,13 @@ class Reporter:
         while len(self.recent) > _RECENT:
             self.recent.popitem(last=False)
         self._publish_decision(view)
-        point.blocked = _blocked(point, record, why)
-        if record.write_outcome is not None:
-            self._wrote(point, record, record.write_outcome, why)
-        if self._judge_alarm(point, record):
-            self.alarm_changed(point)
-        self._publish_point(point)
+        if not record.what_if:  # an answer to a question is no state of the point
+            point.blocked = _blocked(point, record, why)
+            if record.write_outcome is not None:
+                self._wrote(point, record, record.write_outcome, why)
+            if self._judge_alarm(point, record):
+                self.alarm_changed(point)
+            self._publish_point(point)
         log.info(
             "decision_made" if record.write_outcome is None else "setpoints_written",
             decision=record.id,

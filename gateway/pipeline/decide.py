@@ -79,6 +79,7 @@ class Decider:
             session=self._link_session(),
             previous=values_in_force(point.in_force(snapshot.taken_at)),
             timings={"queue": 1000 * (snapshot.taken_at - request.received_at)},
+            examined=not request.deadline.passed(self._clock),
         )
 
     def _record(
@@ -100,6 +101,7 @@ class Decider:
             rule_set_digest=result.rule_set_digest,
             model_digest=work.proposal.model_digest if work.proposal else "",
             timings_ms={**work.timings, **result.timings_ms},
+            what_if=work.request.what_if is not None,
         )
         return replace(record, certificate_digest=self._certify(record))
 
@@ -149,7 +151,7 @@ class Decider:
                     history=point.in_force(taken_at),
                     held_s=point.held_s(taken_at),
                     proposal=proposal,
-                    carried=point.carried,
+                    carried=point.carried if work.request.what_if is None else None,
                     hold_s=point.settings.hold_s,
                     effect_delay_s=point.settings.effect_delay_s,
                     may_repair=may_repair,

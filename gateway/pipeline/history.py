@@ -18,13 +18,23 @@ class _Stretch:
     until: float
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """A write that may have arrived. While it is under way, a read-back of an older value proves nothing."""
+
+    value: Fraction
+    left_at: float
+    under_way: bool = True
+
+
 class OutputHistory:
     """The record of one output. Unknown history is the worst history (S23): empty until the PLC was read."""
 
     def __init__(self) -> None:
         # INVARIANT: newest first; only the newest stretch is open (its `until` moves with each confirmation).
         self._stretches: deque[_Stretch] = deque()
-        self._pending: tuple[Fraction, float] | None = None
+        # INVARIANT: oldest first; only the newest may be under way.
+        self._pending: list[_Attempt] = []
         self._written_at = float("-inf")
 
     @property
@@ -35,44 +45,49 @@ class OutputHistory:
     @property
     def current(self) -> Fraction | None:
         """The value in force, None while unknown or while a write is unconfirmed."""
-        return self._stretches[0].value if self._stretches and self._pending is None else None
+        return self._stretches[0].value if self._stretches and not self._pending else None
 
     def confirm(self, value: Fraction, at: float) -> None:
         """The PLC's working value is `value`, by our own confirmed write."""
-        self._pending = None
+        self._pending.clear()
         self._written_at = at
         self._extend(value, at, restart_hold=False)
 
     def cancel(self) -> None:
-        """The attempt surely never left: the value before it is in force."""
-        self._pending = None
+        """The attempt under way surely never left; what was unconfirmed before it still is (S18)."""
+        if self._pending and self._pending[-1].under_way:
+            self._pending.pop()
 
     def unconfirmed(self, value: Fraction, at: float) -> None:
         """A write of `value` may or may not have arrived: `prev` is {before, after} until read back (S18)."""
         if self._stretches:
             self._stretches[0].until = at
-        self._pending = (value, at)
+        self._pending.append(_Attempt(value, at))
+
+    def ended(self, at: float) -> None:
+        """The attempt under way ended without an answer: a read-back taken from now on settles it."""
+        if self._pending and self._pending[-1].under_way:
+            self._pending[-1].under_way = False
+            self._pending[-1].left_at = at
 
     def observe(self, value: Fraction, at: float) -> bool:
         """A read-back taken at `at`; True when it is a change nobody requested (S19)."""
-        if at < self._written_at:
+        if at < self._written_at or (self._pending and at < self._pending[-1].left_at):
             return False
         first = not self._stretches
-        expected = {self._stretches[0].value} if self._stretches else {value}
-        if self._pending is not None:
-            if at < self._pending[1]:
-                return False
-            expected.add(self._pending[0])
-            self._pending = None
-        unrequested = value not in expected
+        older = {attempt.value for attempt in self._pending if not attempt.under_way}
+        older.add(value if first else self._stretches[0].value)
+        if self._pending and self._pending[-1].under_way and value in older:
+            return False  # the newest attempt may still arrive
+        unrequested = value not in older | {attempt.value for attempt in self._pending}
+        self._pending.clear()
         self._extend(value, at, restart_hold=first or unrequested)
         return unrequested
 
     def in_force(self, now: float) -> tuple[InForce, ...]:
         """Values newest first with seconds since each last held; `ceased_s_ago` 0 may be in force now."""
         entries: list[InForce] = []
-        if self._pending is not None:
-            entries.append(InForce(self._pending[0], 0.0))
+        entries += (InForce(attempt.value, 0.0) for attempt in reversed(self._pending))
         for index, stretch in enumerate(self._stretches):
             ceased = 0.0 if index == 0 else now - stretch.until
             if ceased <= _KEEP_S:
@@ -81,7 +96,7 @@ class OutputHistory:
 
     def held_s(self, now: float) -> float:
         """Seconds the output surely has had its present value; 0 when nobody can tell."""
-        if not self._stretches or self._pending is not None:
+        if not self._stretches or self._pending:
             return 0.0
         return max(0.0, now - self._stretches[0].since)
 

@@ -97,26 +97,9 @@ class Lane:
 
     async def request(self, ordered: Ordered) -> DecisionRecord | Rejected:
         """Ask for a decision and wait for its durable record; `Rejected` is an answer, not an error."""
-        settings, now = self.point.settings, self._clock.monotonic()
-        if self.point.mode is Mode.OFF:
-            return self._rejected("the decision point is off")
-        deadline_s = min(ordered.deadline_s or settings.deadline_s, settings.deadline_s)
-        request = DecisionRequest(
-            id=new_decision_id(),
-            point=settings.id,
-            requested_by=ordered.requested_by,
-            request_class=ordered.request_class or settings.request_class,
-            deadline=Deadline(now + deadline_s),
-            received_at=now,
-            what_if=ordered.what_if,
-            proposal=ordered.proposal,
-        )
-        future: asyncio.Future[DecisionRecord | Rejected] = asyncio.get_running_loop().create_future()
-        self._waiting[request.id] = future
-        if not self._queue.put(request):
-            self._waiting.pop(request.id)
-            return self._rejected("the queue is full")
-        return await future
+        if not self.point.settings.on_request:
+            return self._rejected("the decision point decides on its period only: `on_request` is not set")
+        return await self._submit(ordered)
 
     async def run(self) -> None:
         """Decide on period and on request until cancelled."""
@@ -138,6 +121,28 @@ class Lane:
         ours = {name: getattr(self.counters, name) for name in LaneCounters.__slots__}
         return {**ours, "queue_waiting": queue.waiting, "queue_refused_full": queue.refused_full}
 
+    async def _submit(self, ordered: Ordered) -> DecisionRecord | Rejected:
+        settings, now = self.point.settings, self._clock.monotonic()
+        if self.point.mode is Mode.OFF:
+            return self._rejected("the decision point is off")
+        deadline_s = min(ordered.deadline_s or settings.deadline_s, settings.deadline_s)
+        request = DecisionRequest(
+            id=new_decision_id(),
+            point=settings.id,
+            requested_by=ordered.requested_by,
+            request_class=ordered.request_class or settings.request_class,
+            deadline=Deadline(now + deadline_s),
+            received_at=now,
+            what_if=ordered.what_if,
+            proposal=ordered.proposal,
+        )
+        future: asyncio.Future[DecisionRecord | Rejected] = asyncio.get_running_loop().create_future()
+        self._waiting[request.id] = future
+        if not self._queue.put(request):
+            self._waiting.pop(request.id)
+            return self._rejected("the queue is full")
+        return await future
+
     async def _tick(self, period_s: float) -> None:
         """A decision a period after the last one, whoever asked for that."""
         while True:
@@ -150,7 +155,7 @@ class Lane:
                 continue
             self._last_decided = self._clock.monotonic()
             if self.point.mode is not Mode.OFF:
-                await self.request(Ordered(requested_by="period"))
+                await self._submit(Ordered(requested_by="period"))
 
     async def _serve(self) -> None:
         while True:
@@ -177,7 +182,8 @@ class Lane:
             raise
         record = decided.record
         self._count(record)
-        point.last_decision = record.id
+        if not record.what_if:
+            point.last_decision = record.id
         self._report(point, record, "")
         self._answer(future, record)
         started = self._clock.monotonic()

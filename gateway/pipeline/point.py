@@ -52,6 +52,7 @@ class Point:
     first_write_due: bool = True  # after arming, the first write is the value in force (S23)
     blocked: str = ""
     last_decision: str = ""
+    confirmed_at: float = float("-inf")  # the newest confirmed write
     alarm: PointAlarm = field(default_factory=PointAlarm)
 
     def __post_init__(self) -> None:
@@ -74,6 +75,7 @@ class Point:
 
     def confirm(self, values: tuple[RegisterValue, ...], at: float) -> None:
         """The PLC works with these values."""
+        self.confirmed_at = at
         for value in values:
             self.histories[value.tag].confirm(value.value, at)
 

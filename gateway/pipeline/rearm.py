@@ -59,8 +59,8 @@ def not_rearmable(
         (before.rule_set_digest != rules.digest, "the rule set changed since it was armed"),
         (before.model_digest != model_digest, "the model changed since it was armed"),
         (
-            limit is not None and before.starts_last_hour > limit,
-            f"{before.starts_last_hour} starts within an hour, more than {limit}",
+            limit is not None and before.starts_last_hour >= limit,
+            f"{before.starts_last_hour} starts within an hour, not fewer than {limit}",
         ),
     )
     why = next((reason for holds, reason in reasons if holds), "")

@@ -28,6 +28,7 @@ class Working:
     session: int
     previous: dict[TagId, tuple[Fraction, ...]]
     timings: dict[str, float]  # ms
+    examined: bool  # False: its deadline passed while it waited, so it says nothing of the plant
     proposal: Proposal | None = None
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.core.clock import Clock
+from gateway.core.clock import Clock, Deadline
 from gateway.core.decision import DecisionRecord, Mode, WriteOutcome
 from gateway.core.tagstore import TagStore
 from gateway.pipeline.gate import GateFacts, gate
 from gateway.pipeline.point import Point
 from gateway.pipeline.rules import RulesHolder
 from gateway.pipeline.working import Decided, Working, values_in_force
+
+_RELEASE_S = 0.5  # of its own: a decision ends without anything to write mostly because its time is over
 
 
 class SetpointWriter:
@@ -31,7 +33,9 @@ class SetpointWriter:
     async def carry_out(self, decided: Decided) -> tuple[WriteOutcome | None, str]:
         """Outcome and reason; outcome None where nothing was to be written.
 
-        Armed without anything to write clears control-valid: the PLC owns the plant (S10).
+        Armed without anything to write clears control-valid: the PLC owns the plant (S10). A request that had
+        less time than the point grants, or none left when its turn came, does not: nobody may take the plant
+        from the gateway by asking in a hurry, and the lease ends by itself where no decision is made.
         """
         work, record = decided.work, decided.record
         point = work.point
@@ -39,8 +43,10 @@ class SetpointWriter:
             return None, ""
         deadline = work.request.deadline
         if not record.written:
+            if not work.examined or _hurried(work):
+                return None, ""
             if self.status_bit(point, point.settings.in_control_bit):
-                await point.sink.release(deadline)
+                await point.sink.release(Deadline.after(_RELEASE_S, self._clock))
             return None, "nothing permitted to write: control-valid cleared"
         outcome, why = await point.sink.write(record.written, lambda: self._gate(work, record), deadline)
         match outcome:
@@ -51,7 +57,9 @@ class SetpointWriter:
                 for history in point.histories.values():
                     history.cancel()
             case _:
-                pass  # {before, after} stands until the next read-back
+                now = self._clock.monotonic()
+                for history in point.histories.values():
+                    history.ended(now)  # {before, after} stands until the next read-back
         return outcome, why
 
     def status_bit(self, point: Point, bit: int) -> bool:
@@ -84,3 +92,8 @@ class SetpointWriter:
         if not why:
             point.unconfirmed(record.written, now)
         return why
+
+
+def _hurried(work: Working) -> bool:
+    """Whether the requester gave less time than the point's own deadline."""
+    return work.request.deadline.at < work.request.received_at + work.point.settings.deadline_s

@@ -105,6 +105,7 @@ def record_to_plain(record: DecisionRecord) -> dict[str, Any]:
             "timings_ms": {stage: decimal_text(exact(ms)) for stage, ms in record.timings_ms.items()},
             "write_outcome": None if record.write_outcome is None else record.write_outcome.value,
             "certificate_digest": record.certificate_digest,
+            "what_if": record.what_if,
         }
     except (ValueError, OverflowError) as exc:
         raise StorageError(f"decision `{record.id}` cannot be recorded: {exc}") from exc
@@ -132,6 +133,7 @@ def record_from_plain(plain: Mapping[str, Any]) -> DecisionRecord:
             timings_ms={stage: float(Fraction(text)) for stage, text in plain["timings_ms"].items()},
             write_outcome=None if outcome is None else WriteOutcome(outcome),
             certificate_digest=plain["certificate_digest"],
+            what_if=plain.get("what_if", False),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise StorageError(f"a stored decision record cannot be read: {exc!r}") from exc

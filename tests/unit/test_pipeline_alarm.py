@@ -1,0 +1,76 @@
+"""S28: one alarm per decision point, with delays, and none in shadow."""
+
+from __future__ import annotations
+
+from gateway.pipeline.alarm import PointAlarm
+
+CAUSE = "decisions are undetermined: input `LT` is Bad"
+
+
+def active(*, at: float = 100.0) -> PointAlarm:
+    alarm = PointAlarm()
+    for n in range(3):
+        alarm.judge(CAUSE, at + n, suppressed=False)
+    assert alarm.state.active
+    return alarm
+
+
+def test_a_passing_trouble_is_no_alarm() -> None:
+    alarm = PointAlarm()
+    for cause in (CAUSE, CAUSE, "", CAUSE, CAUSE, ""):
+        assert alarm.judge(cause, 100.0, suppressed=False) is False
+    assert not alarm.state.active
+
+
+def test_the_third_bad_decision_in_a_row_raises_it_once() -> None:
+    alarm = PointAlarm()
+    assert [alarm.judge(CAUSE, 100.0 + n, suppressed=False) for n in range(4)] == [False, False, True, False]
+    assert alarm.state.cause == CAUSE
+    assert alarm.state.since == 102.0
+
+
+def test_it_ends_only_after_a_quiet_while_and_stands_until_acknowledged() -> None:
+    alarm = active()
+    assert alarm.judge("", 104.0, suppressed=False) is False
+    assert alarm.judge("", 107.0, suppressed=False) is True
+    assert not alarm.state.active
+    assert not alarm.state.acknowledged
+    assert alarm.acknowledge() is True
+    assert alarm.acknowledge() is False
+
+
+def test_a_bad_decision_in_between_keeps_it_active() -> None:
+    alarm = active()
+    alarm.judge(CAUSE, 106.0, suppressed=False)
+    assert alarm.judge("", 108.0, suppressed=False) is False
+    assert alarm.state.active
+
+
+def test_acknowledging_does_not_end_an_active_alarm() -> None:
+    alarm = active()
+    alarm.acknowledge()
+    assert alarm.state.active
+    assert alarm.state.acknowledged
+
+
+def test_none_in_shadow_and_what_stood_ends_there() -> None:
+    quiet = PointAlarm()
+    for n in range(10):
+        assert quiet.judge(CAUSE, 100.0 + n, suppressed=True) is False
+    alarm = active()
+    assert alarm.judge(CAUSE, 103.0, suppressed=True) is True
+    assert not alarm.state.active
+
+
+def test_bad_decisions_in_shadow_do_not_count_after_it() -> None:
+    alarm = PointAlarm()
+    alarm.judge(CAUSE, 100.0, suppressed=True)
+    alarm.judge(CAUSE, 101.0, suppressed=True)
+    assert alarm.judge(CAUSE, 102.0, suppressed=False) is False
+
+
+def test_a_change_nobody_requested_needs_no_delay() -> None:
+    alarm = PointAlarm()
+    assert alarm.trip("`P.SP` became 3 without a request", 100.0) is True
+    assert alarm.trip("again", 101.0) is False
+    assert alarm.state.cause == "`P.SP` became 3 without a request"

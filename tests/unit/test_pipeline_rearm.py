@@ -1,0 +1,125 @@
+"""S23: who may be armed, by a person or again by itself, and in which words it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from gateway.core.quality import StatusCode
+from gateway.pipeline.history import OutputHistory
+from gateway.pipeline.rearm import ArmedBefore, not_armable, not_rearmable
+from gateway.pipeline.rules import RulesInForce
+from tests.fakes.pipeline import LEVEL, PUMP, STATUS, House
+
+BEFORE = ArmedBefore(
+    armed=True,
+    rule_set_digest="digest-1",
+    model_digest="model-1",
+    last_confirmed={PUMP: 400},
+    starts_last_hour=1,
+    starts_limit=3,
+)
+
+
+def armable(house: House) -> str:
+    return not_armable(
+        house.point, house.rules.current, house.store, house.writer, writes_stopped=house.stopped
+    )
+
+
+def rearmable(before: ArmedBefore, *, in_control: bool = True) -> str:
+    house = House()
+    return not_rearmable(
+        house.point, house.rules.current, before, "model-1", house.store, in_control=in_control
+    )
+
+
+def test_a_healthy_point_may_be_armed() -> None:
+    assert not armable(House())
+
+
+def _stop(house: House) -> None:
+    house.stopped = True
+
+
+def _no_required(house: House) -> None:
+    house.point.settings = replace(house.point.settings, required_modules=())
+
+
+def _empty_rules(house: House) -> None:
+    house.rules.activate(RulesInForce(2, "empty", frozenset(), ""))
+
+
+def _unproved(house: House) -> None:
+    house.rules.activate(RulesInForce(2, "two", frozenset({"tank"}), "safe set of `tank` is not proved"))
+
+
+def _bad_input(house: House) -> None:
+    house.sample(LEVEL, 2.0, StatusCode.Bad)
+
+
+def _local(house: House) -> None:
+    house.sample(STATUS, 0)
+
+
+def _silent_plc(house: House) -> None:
+    house.sample(STATUS, 3, StatusCode.UncertainLastUsableValue)
+
+
+def _unread(house: House) -> None:
+    house.point.histories[PUMP] = OutputHistory()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_stop, "kill switch"),
+        (_no_required, "`required_modules` is empty"),
+        (_empty_rules, "empty rule set permits nothing"),
+        (_unproved, "safe set of `tank` is not proved"),
+        (_bad_input, "`LT` is Bad"),
+        (_local, "local"),
+        (_silent_plc, "local"),
+        (_unread, "value in force of `P.SP` is not known"),
+    ],
+)
+def test_what_is_not_fit_is_not_armed_and_is_told_why(spoil: Callable[[House], None], words: str) -> None:
+    house = House()
+    spoil(house)
+    assert words in armable(house)
+
+
+def test_what_was_armed_and_unchanged_goes_back_by_itself() -> None:
+    assert not rearmable(BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (replace(BEFORE, armed=False), "not armed before"),
+        (replace(BEFORE, rule_set_digest="digest-0"), "rule set changed"),
+        (replace(BEFORE, model_digest="model-0"), "model changed"),
+        (replace(BEFORE, starts_last_hour=3), "3 starts within an hour"),
+        (replace(BEFORE, last_confirmed={PUMP: 399}), "not the last one confirmed"),
+    ],
+)
+def test_any_change_since_leaves_it_to_a_person(before: ArmedBefore, words: str) -> None:
+    assert words in rearmable(before)
+
+
+def test_a_lifted_start_limit_counts_nothing() -> None:
+    assert not rearmable(replace(BEFORE, starts_last_hour=100, starts_limit=None))
+
+
+def test_what_the_plcs_own_fallback_left_in_force_is_no_change() -> None:
+    assert not rearmable(replace(BEFORE, last_confirmed={PUMP: 399}), in_control=False)
+
+
+def test_an_unconfirmed_value_is_not_the_last_one_confirmed() -> None:
+    house = House()
+    house.point.histories[PUMP].unconfirmed(Fraction(50), house.clock.monotonic())
+    why = not_rearmable(house.point, house.rules.current, BEFORE, "model-1", house.store, in_control=True)
+    assert "not the last one confirmed" in why
