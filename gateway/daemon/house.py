@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from gateway.config.model import GatewayConfig
@@ -117,7 +119,7 @@ class House:
             reporter=self.reporter,
             audit=self.audit,
         )
-        socket_path = state_dir / "run" / "o3.sock"
+        socket_path = run_dir(config) / "o3.sock"
         self.link = LinkServer(socket_path, asks.answer, self._snapshot, self.access.allowed_uids)
         self.northbound = northbound_services(config, socket_path, clock)
         settings = mqtt_settings(config)
@@ -252,6 +254,12 @@ class House:
         for status in self.registry.statuses():
             self.link.publish(module_state(status))
         self.publish_state()
+
+
+def run_dir(config: GatewayConfig) -> Path:
+    """Where sockets live: systemd's RuntimeDirectory, else a folder of the state directory."""
+    given = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
+    return Path(given) if given else config.gateway.state_dir / "run"
 
 
 def _holds(config: GatewayConfig) -> list[tuple[float, float]]:

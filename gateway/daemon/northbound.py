@@ -18,7 +18,7 @@ def northbound_services(config: GatewayConfig, socket_path: Path, clock: Clock) 
     """One supervised child for each northbound front end that is configured."""
     services: list[ServiceProcess] = []
     if config.opcua is not None:
-        settings = _opcua_settings(config)
+        settings = _opcua_settings(config, socket_path.with_name("opcua.json"))
         services.append(
             ServiceProcess(
                 "o3-opcua",
@@ -40,7 +40,7 @@ def northbound_services(config: GatewayConfig, socket_path: Path, clock: Clock) 
     return services
 
 
-def _opcua_settings(config: GatewayConfig) -> Path:
+def _opcua_settings(config: GatewayConfig, path: Path) -> Path:
     """Writes the process's one settings file, readable by this user only; raises `ConfigError`."""
     section = config.opcua
     users: list[dict[str, str]] = []
@@ -52,7 +52,6 @@ def _opcua_settings(config: GatewayConfig) -> Path:
             why = f"{config.path}: opcua.user `{user.name}`: {file}"
             raise ConfigError((why,)) from exc
         users.append({"name": user.name, "password_hash": stored, "role": user.role})
-    path = config.gateway.state_dir / "run" / "opcua.json"
     settings = {
         "gateway_id": config.gateway.id,
         "pki_dir": str(config.gateway.state_dir / "pki"),
