@@ -124,6 +124,7 @@ class SoftPlc:
         start: TankState | None = None,
         working: Outputs | None = None,
         scan_s: float = 0.02,
+        pump_step_max_raw: int = PUMP_LIMIT_RAW,
     ) -> None:
         self.state = TankState() if start is None else start
         self.working = Outputs(pump_pct=40.0, mixer=1) if working is None else working
@@ -132,6 +133,7 @@ class SoftPlc:
         self.inputs = [0] * INPUT_COUNT
         self.late_scans = 0
         self._scan_s = scan_s
+        self._pump_step_max_raw = pump_step_max_raw  # of one block; the full range: no limit here
         self._disturbances = Disturbances(seed)
         self._sensors = Sensors(seed + 1_000_003)
         self._measured = self._sensors.measure(self.state, self._disturbances.now.inflow_m3h)
@@ -207,8 +209,11 @@ class SoftPlc:
         new = block[Block.SEQUENCE] != self._accepted
         moved = block[Block.LEASE] != self._lease_word
         reject = self._judge(block)
-        if reject is Reject.NONE and new and not self._in_control and not moved:
-            reject = Reject.LEASE_STOOD
+        if reject is Reject.NONE and new:
+            if self._steps_too_far(block):
+                reject = Reject.RANGE
+            elif not self._in_control and not moved:
+                reject = Reject.LEASE_STOOD
         if new:
             self._reject = reject
         if reject is not Reject.NONE or not (new or self._in_control):
@@ -237,6 +242,11 @@ class SoftPlc:
             (not in_range, Reject.RANGE),
         )
         return next((code for wrong, code in reasons if wrong), Reject.NONE)
+
+    def _steps_too_far(self, block: tuple[int, ...]) -> bool:
+        step_raw = abs(block[Block.PUMP] - self.working.pump_pct * 10)
+        # Half a count: a working value between two counts, left by the fallback's ramp, is read rounded.
+        return self._pump_step_max_raw < PUMP_LIMIT_RAW and step_raw > self._pump_step_max_raw + 0.5
 
     def _publish(self, *, scan_fault: bool) -> None:
         if self.panel[Panel.FREEZE]:
