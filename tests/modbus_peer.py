@@ -152,6 +152,8 @@ class PeerPlc:
     epoch: int = 1
     accepted: int = 0
     distort: int = 0  # added to the first working value: a PLC that clamps
+    every: int = 1  # chances to scan for one scan: a PLC slower than its clients
+    chances: int = 0
     lease_seen: int | None = None
     accepted_blocks: list[tuple[int, ...]] = field(default_factory=list)
 
@@ -165,7 +167,8 @@ class PeerPlc:
 
     def scan(self, unit: PeerUnit) -> None:
         """One scan: look at the block, copy all outputs or say why not, move the counter."""
-        if self.frozen:
+        self.chances += 1
+        if self.frozen or self.chances % self.every:
             return
         words = tuple(unit.holding[a] for a in range(100, 109))
         reject = self._reject(words)

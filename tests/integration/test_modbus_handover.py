@@ -245,6 +245,21 @@ async def test_a_frozen_plc_never_confirms() -> None:
         assert not b.source.link.fault
 
 
+# Else the PLC, which may have taken the block, could see the lease word stand still.
+async def test_after_an_unconfirmed_write_the_next_lease_is_new_to_the_plc_in_the_same_session() -> None:
+    async with bench() as b:
+        await b.hand_over.write(outputs(100), open_gate, soon())
+        b.plc.frozen = True
+        assert (await b.hand_over.write(outputs(900), open_gate, soon(0.1)))[0] is WriteOutcome.UNCONFIRMED
+        b.plc.frozen = False
+
+        assert (await b.hand_over.write(outputs(200), open_gate, soon()))[0] is WriteOutcome.CONFIRMED
+
+        assert b.source.session == 1
+        assert [w.words[0] for w in b.peer.writes()] == [1, 2, 3]
+        assert [w.words[3] for w in b.peer.writes()] == [1, 2, 3]
+
+
 def _local(plc: PeerPlc) -> None:
     plc.local = True
 
@@ -284,6 +299,7 @@ async def test_an_old_reject_code_does_not_condemn_a_new_block() -> None:
         b.plc.local = True
         assert (await b.hand_over.write(outputs(900), open_gate, soon()))[0] is WriteOutcome.MISMATCH
         b.plc.local = False
+        b.plc.every, b.plc.chances = 13, 0  # read-backs see the code before the PLC sees the new block
 
         assert (await b.hand_over.write(outputs(300), open_gate, soon()))[0] is WriteOutcome.CONFIRMED
 
