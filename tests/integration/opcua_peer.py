@@ -1,4 +1,4 @@
-"""A gateway's main as o3-opcua sees it: the real internal port, with a Feed and answers under test control."""
+"""Main as o3-opcua sees it: the real internal port, with a Feed and answers under test control."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from gateway.protocols.opcua import pki
 from gateway.protocols.opcua.passwords import hash_password
 from gateway.protocols.opcua.process import Running, follow, serving
 from gateway.protocols.opcua.settings import Settings, UserSettings
+from gateway.protocols.opcua.wire import Foreign
 
 SOURCE_NS = 1_700_000_000_123_456_000
 PASSWORD = "correct horse"  # noqa: S105  # a test's
@@ -41,7 +42,7 @@ def tag_info(name: str, kind: str = "real", unit: str = "m", low: float | None =
     return TagInfo(id=name, kind=kind, unit=unit, description="", low=low, high=high, writable=False)
 
 
-def tag_state(name: str, value: Any, status: int = 0, at_ns: int = SOURCE_NS) -> TagState:
+def tag_state(name: str, value: Foreign, status: int = 0, at_ns: int = SOURCE_NS) -> TagState:
     return TagState(id=name, value=value, status=status, source_ts_ns=at_ns, server_ts_ns=at_ns + 1_000_000)
 
 
@@ -206,7 +207,7 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(tmp_path: Path, **changes: Any) -> AsyncIterator[Rig]:
+async def rig(tmp_path: Path, **changes: Foreign) -> AsyncIterator[Rig]:
     """o3-opcua on a free port, synchronised with a fake main."""
     main = FakeMain(tmp_path / "o3.sock")
     roles = {"viewer": "viewer", "operator": "operator", "engineer": "engineer"}
@@ -231,6 +232,6 @@ async def rig(tmp_path: Path, **changes: Any) -> AsyncIterator[Rig]:
 
 async def eventually(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
     """Return when `condition` holds; the loop turns meanwhile."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
+    async with asyncio.timeout(timeout_s):  # what is waited for has no event to wait on
+        while not condition():  # noqa: ASYNC110  # a state of another task, seen from outside
             await asyncio.sleep(0.01)

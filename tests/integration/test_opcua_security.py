@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import struct
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from asyncua.ua.ua_binary import struct_from_binary
 
 from gateway.protocols.opcua import pki
 from gateway.protocols.opcua.settings import Limits
+from gateway.protocols.opcua.wire import Foreign
 from tests.integration.opcua_peer import HASH, PASSWORD, TIMEOUT_S, FakeMain, Rig, eventually, rig
 
 pytestmark = pytest.mark.integration
@@ -28,11 +32,15 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Rig]:
         yield made
 
 
-async def code_of(awaitable: Any) -> str:
+async def code_of(awaitable: Foreign) -> str:
     """Name of the StatusCode an operation ends with."""
     with pytest.raises(ua.UaStatusCodeError) as caught:
         await awaitable
     return str(ua.StatusCode(caught.value.code).name)
+
+
+def _protocol(client: Client) -> Foreign:
+    return client.uaclient.protocol
 
 
 async def refused(client: Client) -> None:
@@ -136,23 +144,23 @@ async def test_authentication_tokens_are_random(gateway: Rig) -> None:
     tokens = []
     for _ in range(3):
         client = await gateway.client("viewer")
-        tokens.append(client.uaclient.protocol.authentication_token)
+        tokens.append(_protocol(client).authentication_token)
     assert len({t.Identifier for t in tokens}) == 3
     assert all(t.NodeIdType == ua.NodeIdType.ByteString and len(t.Identifier) == 32 for t in tokens)
 
 
 async def test_a_request_with_another_sessions_token_is_refused(gateway: Rig) -> None:
     victim, attacker = await gateway.client("viewer"), await gateway.client("viewer")
-    own = attacker.uaclient.protocol.authentication_token
-    attacker.uaclient.protocol.authentication_token = victim.uaclient.protocol.authentication_token
+    own = _protocol(attacker).authentication_token
+    _protocol(attacker).authentication_token = _protocol(victim).authentication_token
     assert await code_of(attacker.get_node(LEVEL).read_value()) == "BadSessionIdInvalid"
-    attacker.uaclient.protocol.authentication_token = own
+    _protocol(attacker).authentication_token = own
 
 
 class Nothing:
     """A handler that does not care."""
 
-    def datachange_notification(self, _node: Any, _value: Any, _data: Any) -> None: ...
+    def datachange_notification(self, _node: Foreign, _value: Foreign, _data: Foreign) -> None: ...
 
 
 async def test_a_foreign_subscription_is_as_unknown_as_none(gateway: Rig) -> None:
@@ -161,6 +169,7 @@ async def test_a_foreign_subscription_is_as_unknown_as_none(gateway: Rig) -> Non
     await subscription.subscribe_data_change(victim.get_node(LEVEL))
     mine = await attacker.create_subscription(100, Nothing())  # so that publishing is allowed
     number = subscription.subscription_id
+    assert number is not None
     (code,) = await attacker.uaclient.delete_subscriptions([number])
     assert code.name == "BadSubscriptionIdInvalid"
     mode = ua.SetPublishingModeParameters(PublishingEnabled=False, SubscriptionIds=[number])
@@ -229,7 +238,7 @@ async def test_a_message_in_many_chunks_may_not_grow_before_a_session(gateway: R
     request = ua.GetEndpointsRequest()
     request.Parameters = parameters
     with pytest.raises((ua.UaError, ConnectionError, TimeoutError)):
-        await client.uaclient.protocol.send_request(request)
+        await _protocol(client).send_request(request)
     client.disconnect_socket()
 
 
@@ -262,10 +271,6 @@ async def test_too_many_sessions_are_refused_and_places_come_back(tmp_path: Path
 
 
 async def test_the_process_tells_when_it_listens_and_ends_on_sigterm(tmp_path: Path) -> None:
-    import json  # noqa: PLC0415  # only this test needs these
-    import os  # noqa: PLC0415
-    import sys  # noqa: PLC0415
-
     main = FakeMain(tmp_path / "o3.sock")
     config = tmp_path / "opcua.json"
     user = {"name": "viewer", "password_hash": HASH, "role": "viewer"}

@@ -114,9 +114,10 @@ _DECRYPT: dict[str, Callable[[RSAPrivateKey, bytes], bytes]] = {
 }  # rsa-1_5 is left out: its padding can be attacked
 
 _SERVICES = (
-    "Read Write Browse BrowseNext TranslateBrowsePathsToNodeIds CreateSubscription ModifySubscription "
-    "DeleteSubscriptions TransferSubscriptions CreateMonitoredItems ModifyMonitoredItems DeleteMonitoredItems "
-    "Publish Republish CloseSecureChannel Call SetMonitoringMode SetPublishingMode RegisterNodes UnregisterNodes"
+    "Read Write Browse BrowseNext TranslateBrowsePathsToNodeIds Call RegisterNodes UnregisterNodes "
+    "CreateSubscription ModifySubscription DeleteSubscriptions TransferSubscriptions Publish Republish "
+    "CreateMonitoredItems ModifyMonitoredItems DeleteMonitoredItems SetMonitoringMode SetPublishingMode "
+    "CloseSecureChannel"
 )
 
 

@@ -26,7 +26,7 @@ from gateway.protocols.opcua.requests import Requests
 from gateway.protocols.opcua.server import GatewayInternalServer
 from gateway.protocols.opcua.space import OBJECTS, Space, moment, node_id
 from gateway.protocols.opcua.tags import TagFolders, TagNode, data_value
-from gateway.protocols.opcua.wire import sample, standard
+from gateway.protocols.opcua.wire import Foreign, sample, standard
 
 log = structlog.get_logger().bind(component="opcua")
 
@@ -201,7 +201,7 @@ class Mirror:
         self._offer(f"{base}/RequestSetpoints", "RequestSetpoints", self._requests.setpoints(node, name))
         self._offer(f"{base}/SetMode", "SetMode", self._requests.mode(node, name))
 
-    def _offer(self, key: str, browse_name: str, offer: Any) -> None:  # noqa: ANN401
+    def _offer(self, key: str, browse_name: str, offer: Foreign) -> None:
         method, description = offer
         self._iserver.methods[self._space.method(key, browse_name, method, description)] = method
 

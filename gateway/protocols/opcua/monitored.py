@@ -15,7 +15,7 @@ from asyncua.server.monitored_item_service import (
 )
 from asyncua.ua.uaprotocol_auto import DataChangeFilter  # what the decoder makes; `ua` names a subclass
 
-from gateway.protocols.opcua.wire import sample, standard, status
+from gateway.protocols.opcua.wire import Foreign, sample, standard, status
 
 if TYPE_CHECKING:
     from gateway.protocols.opcua.subscription import GatewaySubscription
@@ -78,7 +78,7 @@ class GatewayItems(MonitoredItemService):
             return None if isinstance(filter_, ua.EventFilter) else ua.StatusCodes.BadEventFilterInvalid
         return self._filter_refusal(watched, filter_)
 
-    def _filter_refusal(self, watched: ua.ReadValueId, filter_: Any) -> int | None:
+    def _filter_refusal(self, watched: ua.ReadValueId, filter_: Foreign) -> int | None:
         if filter_ is None:
             return None
         if not isinstance(filter_, DataChangeFilter) or watched.AttributeId != ua.AttributeIds.Value:
@@ -181,7 +181,7 @@ class GatewayItems(MonitoredItemService):
 class SubtypeWhere(WhereClauseEvaluator):
     """Where clauses whose OfType also matches subtypes (OPC 10000-4, 7.7.3)."""
 
-    def _eval_el(self, index: int, event: Any) -> Any:
+    def _eval_el(self, index: int, event: Foreign) -> Foreign:
         element = self.elements[index]
         if element.FilterOperator != ua.FilterOperator.OfType:
             return super()._eval_el(index, event)
@@ -227,7 +227,7 @@ def _beyond_deadband(item: GatewayItem, old: ua.DataValue, new: ua.DataValue) ->
     return abs(now - before) > band
 
 
-def _given(filter_: Any) -> Any:  # noqa: ANN401  # any of the standard's filters
+def _given(filter_: Foreign) -> Foreign:
     """The filter, or None for the null object that clients send for `no filter`."""
     null = isinstance(filter_, ua.ExtensionObject) and filter_.TypeId.is_null()
     return None if null or type(filter_) is ua.MonitoringFilter else filter_

@@ -55,7 +55,7 @@ class TrustList:
             (directory / name).mkdir(parents=True, exist_ok=True, mode=0o750)
 
     def check(self, der: bytes, now: dt.datetime) -> x509.Certificate:
-        """The peer's certificate; raises `UntrustedError` and keeps a copy in `rejected/` when it may not enter.
+        """The peer's certificate; one that may not enter raises `UntrustedError`, a copy lies in `rejected/`.
 
         Trusted is: the very certificate lies in `trusted/`, or an issuer in `trusted/` signed it. Revoked,
         expired, too short a key or an unreadable certificate is refused either way.
@@ -188,7 +188,7 @@ def trust(directory: Path, certificate: Path) -> Path:
 def make_certificate(
     identity: Identity, name: str, hosts: list[str], *, server: bool, days: int = 365 * _YEARS
 ) -> None:
-    """A self-signed application instance certificate (OPC 10000-6, 6.2.2) and its key, written to its paths."""
+    """A self-signed application instance certificate (OPC 10000-6, 6.2.2) and its key, as files."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
     subject = x509.Name(
         [x509.NameAttribute(NameOID.COMMON_NAME, name), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "O3")]

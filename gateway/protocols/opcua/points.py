@@ -11,7 +11,7 @@ from asyncua import ua
 
 from gateway.link.messages import Alarm, DecisionView, GatewayState, ModuleState, PointState
 from gateway.protocols.opcua.space import Space, moment
-from gateway.protocols.opcua.wire import sample
+from gateway.protocols.opcua.wire import Foreign, sample
 
 _STRING, _BOOLEAN, _DOUBLE = ua.VariantType.String, ua.VariantType.Boolean, ua.VariantType.Double
 _INT64, _DATE = ua.VariantType.Int64, ua.VariantType.DateTime
@@ -239,5 +239,5 @@ def gateway_values(state: GatewayState) -> dict[str, Any]:
     }
 
 
-def _time(utc_ns: int) -> Any:  # noqa: ANN401  # datetime or None, a variant's value
+def _time(utc_ns: int) -> Foreign:
     return moment(utc_ns).replace(tzinfo=None) if utc_ns else None

@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidSignature
 from gateway.protocols.opcua.access import ANONYMOUS, GatewayUser, password_of, request_id
 from gateway.protocols.opcua.pki import UntrustedError, application_uris
 from gateway.protocols.opcua.settings import is_loopback
-from gateway.protocols.opcua.wire import error_message, standard, status
+from gateway.protocols.opcua.wire import Foreign, error_message, standard, status
 
 if TYPE_CHECKING:
     from gateway.protocols.opcua.server import GatewayInternalServer
@@ -47,7 +47,9 @@ class GatewayProcessor(UaProcessor):
     iserver: GatewayInternalServer
     session: GatewaySession | None
 
-    def __init__(self, internal_server: Any, transport: asyncio.Transport, limits: TransportLimits) -> None:
+    def __init__(
+        self, internal_server: Foreign, transport: asyncio.Transport, limits: TransportLimits
+    ) -> None:
         super().__init__(internal_server, transport, limits)
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else ""
@@ -58,7 +60,7 @@ class GatewayProcessor(UaProcessor):
         """True when this channel signs and encrypts."""
         return bool(self._connection.security_policy.Mode == ua.MessageSecurityMode.SignAndEncrypt)
 
-    async def process(self, header: Any, body: Any) -> bool:
+    async def process(self, header: Foreign, body: Foreign) -> bool:
         """One chunk; False ends the connection."""
         activated = self.session is not None and self.session.is_activated()
         kind = header.MessageType
@@ -80,7 +82,7 @@ class GatewayProcessor(UaProcessor):
             )
             return self._end(ua.StatusCodes.BadSecurityChecksFailed, "the message cannot be accepted")
 
-    def open_secure_channel(self, algohdr: Any, seqhdr: Any, body: Any) -> None:
+    def open_secure_channel(self, algohdr: Foreign, seqhdr: Foreign, body: Foreign) -> None:
         """Open or renew; a client certificate is judged before anything is granted."""
         request = struct_from_binary(ua.OpenSecureChannelRequest, body)
         parameters = request.Parameters
@@ -101,7 +103,9 @@ class GatewayProcessor(UaProcessor):
             request.RequestHeader.RequestHandle, seqhdr, response, ua.MessageType.SecureOpen
         )
 
-    async def _process_message(self, typeid: Any, requesthdr: Any, seqhdr: Any, body: Any) -> bool:
+    async def _process_message(
+        self, typeid: Foreign, requesthdr: Foreign, seqhdr: Foreign, body: Foreign
+    ) -> bool:
         if typeid in _REFUSED:
             log.warning("registration_refused", peer=self.address)
             raise ServiceError(ua.StatusCodes.BadServiceUnsupported)
@@ -128,8 +132,8 @@ class GatewayProcessor(UaProcessor):
                 return bool(done)
         return True
 
-    def _may_create_session(self, parameters: Any) -> None:
-        """A session is granted on the endpoints offered only, to the certificate the channel was opened with."""
+    def _may_create_session(self, parameters: Foreign) -> None:
+        """Sessions are for endpoints on offer, and for the certificate the channel was opened with."""
         if not self.secured:
             if not (self.iserver.settings.loopback_none and is_loopback(self.address)):
                 raise ServiceError(ua.StatusCodes.BadSecurityPolicyRejected)
@@ -157,7 +161,7 @@ class GatewayProcessor(UaProcessor):
         if self.session is None or self.session.is_closed() or token != self.session.auth_token:
             raise ServiceError(ua.StatusCodes.BadSessionIdInvalid)
 
-    async def _activate(self, parameters: Any, requesthdr: Any, seqhdr: Any) -> None:
+    async def _activate(self, parameters: Foreign, requesthdr: Foreign, seqhdr: Foreign) -> None:
         session = self.session
         if session is None or session.auth_token != requesthdr.AuthenticationToken:
             session = self.iserver.session_of(requesthdr.AuthenticationToken)
@@ -183,7 +187,7 @@ class GatewayProcessor(UaProcessor):
         response.Parameters = result
         self.send_response(requesthdr.RequestHandle, seqhdr, response)  # type: ignore[no-untyped-call]  # asyncua
 
-    async def _user(self, token: Any, nonce: bytes) -> GatewayUser:
+    async def _user(self, token: Foreign, nonce: bytes) -> GatewayUser:
         anonymous = isinstance(token, ua.AnonymousIdentityToken) or (
             isinstance(token, ua.ExtensionObject) and token.TypeId == standard(ua.ObjectIds.Null)
         )
@@ -196,7 +200,7 @@ class GatewayProcessor(UaProcessor):
         password = password_of(token, self.iserver.private_key, nonce)
         return await self.iserver.login.user(token.UserName or "", password, self.address)
 
-    def _call(self, parameters: Any, requesthdr: Any, seqhdr: Any) -> None:
+    def _call(self, parameters: Foreign, requesthdr: Foreign, seqhdr: Foreign) -> None:
         """Calls wait for main; they run beside the connection's other requests, counted and bounded."""
         session = self._active_session()
         if len(self._calls) >= self.iserver.settings.limits.calls_in_flight:
@@ -208,7 +212,7 @@ class GatewayProcessor(UaProcessor):
         task.add_done_callback(self._calls.discard)
 
     async def _answer_call(
-        self, session: GatewaySession, parameters: Any, requesthdr: Any, seqhdr: Any
+        self, session: GatewaySession, parameters: Foreign, requesthdr: Foreign, seqhdr: Foreign
     ) -> None:
         response: Any = ua.CallResponse()
         try:
@@ -219,14 +223,14 @@ class GatewayProcessor(UaProcessor):
         if not self._transport.is_closing():
             self.send_response(requesthdr.RequestHandle, seqhdr, response)  # type: ignore[no-untyped-call]  # asyncua
 
-    def _browse_next(self, parameters: Any, requesthdr: Any, seqhdr: Any) -> None:
+    def _browse_next(self, parameters: Foreign, requesthdr: Foreign, seqhdr: Foreign) -> None:
         response = ua.BrowseNextResponse()
         response.Parameters.Results = self._active_session().browse_more(
             parameters.ContinuationPoints or [], release=bool(parameters.ReleaseContinuationPoints)
         )
         self.send_response(requesthdr.RequestHandle, seqhdr, response)  # type: ignore[no-untyped-call]  # asyncua
 
-    def _transfer(self, parameters: Any, requesthdr: Any, seqhdr: Any) -> None:
+    def _transfer(self, parameters: Foreign, requesthdr: Foreign, seqhdr: Foreign) -> None:
         response = ua.TransferSubscriptionsResponse()
         response.Parameters.Results = self._active_session().take_over(parameters.SubscriptionIds or [], self)
         self.send_response(requesthdr.RequestHandle, seqhdr, response)  # type: ignore[no-untyped-call]  # asyncua

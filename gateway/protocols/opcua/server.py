@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import structlog
 from asyncua import Server, ua
@@ -20,7 +19,7 @@ from gateway.protocols.opcua.session import GatewaySession
 from gateway.protocols.opcua.settings import Settings
 from gateway.protocols.opcua.subscription import GatewaySubscription, GatewaySubscriptions
 from gateway.protocols.opcua.transport import CHUNK_LIMIT_BYTES, GatewayListener
-from gateway.protocols.opcua.wire import status
+from gateway.protocols.opcua.wire import Foreign, status
 
 log = structlog.get_logger().bind(component="opcua")
 
@@ -48,7 +47,7 @@ class GatewayInternalServer(InternalServer):
         self.max_pending_activation_seconds = _ACTIVATION_S
         self.max_pending_messages_per_connection = 100
 
-    def create_session(self, name: Any, user: Any = None, external: bool = False) -> GatewaySession:  # noqa: FBT001, FBT002, ARG002  # asyncua's signature
+    def create_session(self, name: Foreign, user: Foreign = None, external: bool = False) -> GatewaySession:  # noqa: FBT001, FBT002, ARG002  # asyncua's signature
         """A session from outside."""
         return GatewaySession(self, str(name))
 
@@ -66,7 +65,7 @@ class GatewayInternalServer(InternalServer):
         every = self.subscription_service.subscriptions.values()
         return sum(s.item_count() for s in every if isinstance(s, GatewaySubscription))
 
-    def register_server(self, server: Any, conf: Any = None) -> None:  # noqa: ARG002  # asyncua's signature
+    def register_server(self, server: Foreign, conf: Foreign = None) -> None:  # noqa: ARG002  # asyncua's signature
         """Nobody registers here: this is no discovery server."""
         raise ServiceError(ua.StatusCodes.BadServiceUnsupported)
 
@@ -103,7 +102,7 @@ class QuickViews(ViewService):
 
 
 class GatewayServer(Server):
-    """The endpoints: SignAndEncrypt for user names; None, when the demo asks, for anonymous readers on loopback."""
+    """The endpoints: SignAndEncrypt for user names; None, if the demo asks, for readers on loopback."""
 
     def __init__(self, settings: Settings, trust_list: TrustList, login: Login) -> None:
         self.internal = GatewayInternalServer(settings, trust_list, login)

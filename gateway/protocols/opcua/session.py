@@ -14,7 +14,7 @@ from asyncua.server.internal_session import InternalSession, SessionState
 from gateway.protocols.opcua.access import ANONYMOUS, GatewayUser
 from gateway.protocols.opcua.monitored import stamped
 from gateway.protocols.opcua.subscription import GatewaySubscription
-from gateway.protocols.opcua.wire import opaque, sample, status
+from gateway.protocols.opcua.wire import Foreign, opaque, sample, status
 
 if TYPE_CHECKING:
     from gateway.protocols.opcua.processor import GatewayProcessor
@@ -159,7 +159,7 @@ class GatewaySession(InternalSession):
         self,
         params: ua.CreateSubscriptionParameters,
         callback: Callable[..., Any],
-        request_callback: Any = None,
+        request_callback: Foreign = None,
     ) -> ua.CreateSubscriptionResult:
         """A subscription that belongs to this user and this client certificate."""
         result = await super().create_subscription(params, callback, request_callback)
@@ -240,7 +240,7 @@ class GatewaySession(InternalSession):
         return own, results
 
     def take_over(self, ids: Iterable[int], processor: GatewayProcessor) -> list[ua.TransferResult]:
-        """Transfer of subscriptions: same user name and same client certificate only (OPC 10000-4, 5.14.7)."""
+        """Transfer of subscriptions, for the same user and client certificate only (OPC 10000-4, 5.14.7)."""
         results = []
         for number in ids:
             result = ua.TransferResult()

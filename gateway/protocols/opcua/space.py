@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from typing import Any
 
 from asyncua import ua
 from asyncua.server.address_space import AddressSpace, NodeManagementService
 
 from gateway.protocols.opcua.methods import Method, Parameter
-from gateway.protocols.opcua.wire import named, sample, standard
+from gateway.protocols.opcua.wire import Foreign, named, sample, standard
 
 NAMESPACE = 1  # index of the ApplicationUri, by the standard (OPC 10000-5, 6.3.1)
 _READ = 1 << ua.AccessLevel.CurrentRead
@@ -177,7 +176,7 @@ class Space:
                     other.references = [r for r in other.references if r.NodeId != node]
             self._forget(node, data)
 
-    def _forget(self, node: ua.NodeId, data: Any) -> None:
+    def _forget(self, node: ua.NodeId, data: Foreign) -> None:
         value = data.attributes.get(ua.AttributeIds.Value)
         for handle in list(value.datachange_callbacks) if value is not None else []:
             self._aspace.delete_datachange_callback(handle)
@@ -188,7 +187,7 @@ class Space:
         node: ua.NodeId,
         parent: ua.NodeId,
         browse_name: str,
-        attributes: Any,
+        attributes: Foreign,
         *,
         description: str = "",
         display_name: str = "",

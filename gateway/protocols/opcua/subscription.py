@@ -15,7 +15,7 @@ from asyncua.server.subscription_service import SubscriptionService
 
 from gateway.protocols.opcua.monitored import GatewayItems
 from gateway.protocols.opcua.settings import Limits
-from gateway.protocols.opcua.wire import status
+from gateway.protocols.opcua.wire import Foreign, status
 
 if TYPE_CHECKING:
     from gateway.protocols.opcua.processor import GatewayProcessor
@@ -28,7 +28,7 @@ _OVERFLOW = 0x480  # InfoType DataValue and the Overflow bit (OPC 10000-4, 7.39.
 class GatewaySubscription(InternalSubscription):
     """One subscription; `owner` is the user name and client certificate it was made by."""
 
-    def __init__(self, *args: Any, max_notifications: int = 0, **kwargs: Any) -> None:
+    def __init__(self, *args: Foreign, max_notifications: int = 0, **kwargs: Foreign) -> None:
         super().__init__(*args, **kwargs)
         self.items = GatewayItems(self, self.monitored_item_srv.aspace)
         self.monitored_item_srv = self.items
@@ -77,7 +77,7 @@ class GatewaySubscription(InternalSubscription):
         message: ua.NotificationMessage = kept.NotificationMessage
         return message
 
-    async def publish_results(self, requestdata: Any = None) -> bool:
+    async def publish_results(self, requestdata: Foreign = None) -> bool:
         """One cycle; what does not fit into one message follows at once while requests wait."""
         sent = await super().publish_results(requestdata)
         while sent and self._more():
@@ -134,7 +134,9 @@ class GatewaySubscription(InternalSubscription):
                 break
         return taken
 
-    async def _enqueue_event(self, mid: int, eventdata: Any, size: int, queue: dict[int, list[Any]]) -> None:
+    async def _enqueue_event(
+        self, mid: int, eventdata: Foreign, size: int, queue: dict[int, list[Any]]
+    ) -> None:
         waiting = queue.setdefault(mid, [])
         if size and len(waiting) >= size:
             self.overflows += 1
@@ -168,9 +170,9 @@ class GatewaySubscriptions(SubscriptionService):
     async def create_subscription(
         self,
         params: ua.CreateSubscriptionParameters,
-        callback: Any,
+        callback: Foreign,
         session_id: ua.NodeId,
-        request_callback: Any = None,
+        request_callback: Foreign = None,
     ) -> ua.CreateSubscriptionResult:
         """A new subscription with revised parameters; BadTooManySubscriptions when there are enough."""
         if len(self.subscriptions) >= self.limits.subscriptions:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import Any
 
 import structlog
 from asyncua import ua
@@ -14,7 +13,7 @@ from asyncua.server.binary_server_asyncio import BinaryServer, OPCUAProtocol
 from asyncua.ua.ua_binary import header_from_binary
 
 from gateway.protocols.opcua.processor import GatewayProcessor
-from gateway.protocols.opcua.wire import error_message
+from gateway.protocols.opcua.wire import Foreign, error_message
 
 log = structlog.get_logger().bind(component="opcua")
 
@@ -77,7 +76,7 @@ class GatewayProtocol(OPCUAProtocol):
 class GatewayListener(BinaryServer):
     """asyncua's listener with our connections."""
 
-    def __init__(self, internal_server: Any, hostname: str, port: int, limits: TransportLimits) -> None:
+    def __init__(self, internal_server: Foreign, hostname: str, port: int, limits: TransportLimits) -> None:
         super().__init__(internal_server, hostname, port, limits)
 
     def _make_protocol(self) -> OPCUAProtocol:

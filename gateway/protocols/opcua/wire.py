@@ -8,6 +8,8 @@ from typing import Any
 from asyncua import ua
 from asyncua.ua.ua_binary import uatcp_to_binary
 
+Foreign = Any  # what asyncua hands over or expects without a type one could name
+
 _STATUS: Any = ua.StatusCode
 _NODE: Any = ua.NodeId
 _DATA: Any = ua.DataValue
