@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -206,10 +210,22 @@ class Rig:
         await self.main_stack.enter_async_context(self.main.listening())
 
 
+@cache
+def pki_template() -> Path:
+    """Our certificate and the demo client's, made once a run: keys are slow to make."""
+    directory = Path(tempfile.mkdtemp(prefix="o3-pki-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    pki.TrustList(directory)
+    pki.own_identity(directory, "urn:o3-gateway:line-3", [])
+    pki.demo_client(directory)
+    return directory
+
+
 @asynccontextmanager
 async def rig(tmp_path: Path, **changes: Foreign) -> AsyncIterator[Rig]:
     """o3-opcua on a free port, synchronised with a fake main."""
     main = FakeMain(tmp_path / "o3.sock")
+    await asyncio.to_thread(shutil.copytree, pki_template(), tmp_path / "pki", dirs_exist_ok=True)
     roles = {"viewer": "viewer", "operator": "operator", "engineer": "engineer"}
     users = [UserSettings(name=name, password_hash=HASH, role=role) for name, role in roles.items()]  # type: ignore[arg-type]  # literals
     settings = Settings(

@@ -19,7 +19,7 @@ from asyncua.ua.ua_binary import struct_from_binary
 from gateway.protocols.opcua import pki
 from gateway.protocols.opcua.settings import Limits
 from gateway.protocols.opcua.wire import Foreign
-from tests.integration.opcua_peer import HASH, PASSWORD, TIMEOUT_S, FakeMain, Rig, eventually, rig
+from tests.integration.opcua_peer import HASH, PASSWORD, TIMEOUT_S, FakeMain, Rig, eventually, rig, tag_state
 
 pytestmark = pytest.mark.integration
 
@@ -255,6 +255,63 @@ async def test_the_demos_endpoint_reads_and_nothing_more(tmp_path: Path) -> None
         named.set_user("operator")
         named.set_password(PASSWORD)
         await refused(named)  # no password over None
+
+
+async def test_a_session_whose_connection_broke_makes_room_for_a_new_one(tmp_path: Path) -> None:
+    """A client that reconnects again and again must not lock itself out."""
+    async with rig(tmp_path, limits=Limits(sessions=2)) as made:
+        await made.client("viewer")
+        lost = await made.unconnected("viewer")
+        await lost.connect()
+        await lost.create_subscription(100, Nothing())  # keeps the session alive without a connection
+        _protocol(lost).transport.abort()
+        internal = made.running.server.internal
+        await eventually(lambda: len(made.running.server.bserver.clients) == 1)  # type: ignore[union-attr]  # started
+        assert internal.session_count() == 2
+        again = await made.client("viewer")
+        assert await again.get_node(LEVEL).read_value() == 2.0
+        await asyncio.gather(lost.disconnect(), return_exceptions=True)
+
+
+async def test_a_subscription_moves_to_a_new_session_of_its_owner_without_a_gap(gateway: Rig) -> None:
+    first = await gateway.unconnected("operator")
+    await first.connect()
+    subscription = await first.create_subscription(100, Nothing())
+    await subscription.subscribe_data_change(first.get_node(LEVEL))
+    number = subscription.subscription_id
+    assert number is not None
+    _protocol(first).transport.abort()
+    await asyncio.gather(first.disconnect(), return_exceptions=True)
+    service = gateway.running.server.internal.subscription_service
+    await eventually(lambda: len(gateway.running.server.bserver.clients) == 0)  # type: ignore[union-attr]  # started
+    gateway.main.publish(tag_state("TK1.LT101", 2.7))
+    second = await gateway.client("operator")
+    (moved,) = await second.uaclient.transfer_subscriptions(
+        ua.TransferSubscriptionsParameters(SubscriptionIds=[number], SendInitialValues=True)
+    )
+    assert moved.StatusCode.is_good()
+    seen: list[Any] = []
+    while not any(value == 2.7 for value in seen):
+        answer = await asyncio.wait_for(second.uaclient.publish([]), TIMEOUT_S)
+        assert answer.Parameters.SubscriptionId == number
+        for notification in answer.Parameters.NotificationMessage.NotificationData:
+            seen += [item.Value.Value.Value for item in notification.MonitoredItems]
+    assert number in service.subscriptions
+
+
+async def test_a_hundred_connections_leave_nothing_behind(gateway: Rig) -> None:
+    server = gateway.running.server
+    for _ in range(20):
+        clients = [await gateway.unconnected("viewer") for _ in range(5)]
+        await asyncio.gather(*(client.connect() for client in clients))
+        await clients[0].create_subscription(100, Nothing())
+        _protocol(clients[1]).transport.abort()
+        await asyncio.gather(*(client.disconnect() for client in clients), return_exceptions=True)
+    assert server.bserver is not None
+    await eventually(lambda: not server.bserver.clients)  # type: ignore[union-attr]  # as above
+    await eventually(lambda: server.internal.session_count() == 0)
+    assert not server.internal.subscription_service.subscriptions
+    assert not server.internal.asyncio_transports
 
 
 async def test_too_many_sessions_are_refused_and_places_come_back(tmp_path: Path) -> None:

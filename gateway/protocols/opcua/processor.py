@@ -56,6 +56,11 @@ class GatewayProcessor(UaProcessor):
         self._calls: set[asyncio.Task[None]] = set()
 
     @property
+    def gone(self) -> bool:
+        """True when nobody is at the other end any more."""
+        return bool(self._transport.is_closing())
+
+    @property
     def secured(self) -> bool:
         """True when this channel signs and encrypts."""
         return bool(self._connection.security_policy.Mode == ua.MessageSecurityMode.SignAndEncrypt)
@@ -110,7 +115,7 @@ class GatewayProcessor(UaProcessor):
             log.warning("registration_refused", peer=self.address)
             raise ServiceError(ua.StatusCodes.BadServiceUnsupported)
         if typeid == _CREATE:
-            self._may_create_session(struct_from_binary(ua.CreateSessionParameters, body.copy()))
+            await self._may_create_session(struct_from_binary(ua.CreateSessionParameters, body.copy()))
         elif typeid not in _OPEN_TO_ALL or typeid == _CLOSE:
             self._owns_session(requesthdr.AuthenticationToken)
         match typeid:
@@ -132,7 +137,7 @@ class GatewayProcessor(UaProcessor):
                 return bool(done)
         return True
 
-    def _may_create_session(self, parameters: Foreign) -> None:
+    async def _may_create_session(self, parameters: Foreign) -> None:
         """Sessions are for endpoints on offer, and for the certificate the channel was opened with."""
         if not self.secured:
             if not (self.iserver.settings.loopback_none and is_loopback(self.address)):
@@ -154,7 +159,7 @@ class GatewayProcessor(UaProcessor):
                 raise ServiceError(ua.StatusCodes.BadNonceInvalid)
         if self.session is not None and not self.session.is_closed():
             raise ServiceError(ua.StatusCodes.BadTooManySessions)
-        if self.iserver.session_count() >= self.iserver.settings.limits.sessions:
+        if not await self.iserver.room_for_a_session():
             raise ServiceError(ua.StatusCodes.BadTooManySessions)
 
     def _owns_session(self, token: ua.NodeId) -> None:

@@ -60,6 +60,17 @@ class GatewayInternalServer(InternalServer):
         """Sessions alive."""
         return len(self._external_sessions)
 
+    async def room_for_a_session(self) -> bool:
+        """True when one more fits; the longest idle session whose connection is gone makes room."""
+        if self.session_count() < self.settings.limits.sessions:
+            return True
+        sessions = [s for s in self._external_sessions.values() if isinstance(s, GatewaySession)]
+        left = [s for s in sessions if s.processor is not None and s.processor.gone]
+        if not left:
+            return False
+        await min(left, key=lambda s: s.idle_since).close_session(delete_subs=True)
+        return True
+
     def item_count(self) -> int:
         """Monitored items of all clients."""
         every = self.subscription_service.subscriptions.values()

@@ -46,6 +46,11 @@ class GatewaySession(InternalSession):
         """Remember whose channel made this session; only the same certificate may take it over."""
         self.client_certificate, self.address = certificate, address
 
+    @property
+    def idle_since(self) -> float:
+        """Monotonic time of its last request."""
+        return self._last_activity
+
     def is_closed(self) -> bool:
         """True when its token opens nothing any more."""
         return self.state is SessionState.Closed

@@ -20,8 +20,8 @@ from gateway.protocols.opcua.wire import Foreign, status
 if TYPE_CHECKING:
     from gateway.protocols.opcua.processor import GatewayProcessor
 
-_MAX_INTERVAL_MS = 3_600_000.0
-_MAX_KEEP_ALIVE, _MAX_LIFETIME = 5_000, 15_000
+_MAX_INTERVAL_MS = 1_200_000.0
+_MAX_LIFETIME, _MAX_LIFETIME_MS = 15_000, 3_600_000.0
 _OVERFLOW = 0x480  # InfoType DataValue and the Overflow bit (OPC 10000-4, 7.39.1)
 
 
@@ -209,6 +209,7 @@ def revised(
     if not wanted > 0:  # NaN too
         wanted = limits.publishing_interval_ms
     interval = min(max(wanted, limits.publishing_interval_ms), _MAX_INTERVAL_MS)
-    keep_alive = min(params.RequestedMaxKeepAliveCount or 10, _MAX_KEEP_ALIVE)
-    lifetime = min(max(params.RequestedLifetimeCount, 3 * keep_alive), _MAX_LIFETIME)
+    longest = max(3, min(_MAX_LIFETIME, int(_MAX_LIFETIME_MS // interval)))
+    keep_alive = min(params.RequestedMaxKeepAliveCount or 10, longest // 3)
+    lifetime = min(max(params.RequestedLifetimeCount, 3 * keep_alive), longest)
     return interval, lifetime, keep_alive
