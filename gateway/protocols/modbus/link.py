@@ -94,7 +94,7 @@ class LinkCounters:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Registers (or bits as 0 and 1) as they arrived, and our monotonic time then."""
+    """Registers (or bits as 0 and 1), and our monotonic time when they were asked for: they are no older."""
 
     words: tuple[int, ...]
     at: float
@@ -111,7 +111,7 @@ class ModbusLink:
         self._turn = asyncio.Lock()
         self._departure: Departure | None = None
         self._in_flight = False
-        self._last_answer_at = float("-inf")
+        self._last_answer_at = self._asked_at = float("-inf")
         self._client = AsyncModbusTcpClient(
             endpoint.host,
             port=endpoint.port,
@@ -158,7 +158,7 @@ class ModbusLink:
             words, expected = tuple(int(bit) for bit in answer.bits), -(-count // 8) * 8
         if len(words) != expected:
             raise self._wrong(f"{len(words)} values for {count} asked of unit {unit_id}")
-        return Reply(words[:count], self._last_answer_at)
+        return Reply(words[:count], self._asked_at)
 
     async def write_registers(
         self, unit_id: int, address: int, words: Sequence[int], deadline: Deadline, departure: Departure
@@ -196,7 +196,7 @@ class ModbusLink:
                 await asyncio.sleep(self._last_answer_at + self._endpoint.gap_s - self._clock.monotonic())
             if self.fault:
                 raise LinkBrokenError(self.name, self.fault)
-            started = self._clock.monotonic()
+            self._asked_at = self._clock.monotonic()
             allowed = self._endpoint.timeout_s
             if deadline is not None:
                 allowed = min(allowed, deadline.remaining(self._clock))
@@ -204,7 +204,7 @@ class ModbusLink:
                 raise LinkBusyError(self.name, "the deadline passed before the request could leave")
             answer = await self._ask(request, allowed, departure)
             self._last_answer_at = self._clock.monotonic()
-            took = self._last_answer_at - started
+            took = self._last_answer_at - self._asked_at
             self.counters.longest_answer_s = max(self.counters.longest_answer_s, took)
         return self._checked(request, answer)
 
