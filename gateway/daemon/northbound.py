@@ -9,8 +9,8 @@ import msgspec
 
 from gateway.config.model import GatewayConfig
 from gateway.core.clock import Clock
+from gateway.core.durable import write_durably
 from gateway.core.errors import ConfigError
-from gateway.storage.state import write_durably
 from gateway.supervision.service import ServiceProcess
 
 

@@ -6,8 +6,8 @@ import asyncio
 import json
 from pathlib import Path
 
+from gateway.core.durable import write_durably
 from gateway.solver.safeset import read_proofs
-from gateway.storage.state import write_durably
 
 
 class ProofBook:

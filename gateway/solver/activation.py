@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from gateway.core.durable import write_durably
 from gateway.core.errors import StorageError
 
 
@@ -95,7 +95,7 @@ class Activation:
         content = hashlib.sha256(data).hexdigest()
         path = self.folder / f"{content}.json"
         if not path.exists():
-            write_durably(path, data)
+            store_durably(path, data)
         return content
 
     def kept(self, content: str) -> bytes:
@@ -111,7 +111,7 @@ class Activation:
 
     def _write(self, state: _State) -> None:
         text = json.dumps(state.model_dump(mode="json"), indent=1, sort_keys=True)
-        write_durably(self.folder / "state.json", text.encode())
+        store_durably(self.folder / "state.json", text.encode())
         self._state = state
 
     def _sweep(self) -> None:
@@ -122,23 +122,9 @@ class Activation:
                 path.unlink(missing_ok=True)
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Replace a file so that after any crash it is wholly the old or wholly the new one.
-
-    Raises `StorageError`.
-    """
-    temporary = path.with_name(f".{path.name}.new")
+def store_durably(path: Path, data: bytes) -> None:
+    """`write_durably` for the registry: raises `StorageError` with the reason."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        write_durably(path, data)
     except OSError as exc:
         raise StorageError(f"`{path}` cannot be written: {exc.strerror or exc}") from exc

@@ -12,7 +12,7 @@ import structlog
 
 from gateway.core.clock import Clock
 from gateway.core.errors import GatewayError, StorageError
-from gateway.solver.activation import Activation, KeptModule, write_durably
+from gateway.solver.activation import Activation, KeptModule, store_durably
 from gateway.solver.changes import (
     AtOnce,
     Offer,
@@ -154,7 +154,7 @@ class Registry(Generic[R]):
             )
         try:
             module = await asyncio.to_thread(self.compile, data, name)
-            await asyncio.to_thread(write_durably, self.folder / name, data)
+            await asyncio.to_thread(store_durably, self.folder / name, data)
         except ModuleRefusedError as exc:
             return "; ".join(told(exc))
         except StorageError as exc:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gateway.core.durable import sync_folder
 from gateway.core.errors import StorageError
 from gateway.storage.codec import canonical, parsed
-from gateway.storage.state import sync_folder
 
 GENESIS = bytes(32)
 _APPLICATION_ID = 0x4F334155  # "O3AU"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from pathlib import Path
 
 import msgspec
 import structlog
 
 from gateway.core.decision import Mode, PointId
+from gateway.core.durable import write_durably
 from gateway.core.errors import StorageError
 from gateway.core.tag import TagId
 
@@ -166,28 +166,3 @@ class DurableState:
         self.problem = f"state file `{self._path}` was unreadable ({why}): writes are stopped"
         log.error("state_unreadable", path=str(self._path), kept_as=str(aside), why=why)
         return GatewayMemory(writes_stopped=True)
-
-
-def write_durably(path: Path, body: bytes) -> None:
-    """Replace `path` by `body` so that a reader, or a power cut, meets the old or the new, whole.
-
-    Blocks for two fsyncs; raises `OSError`, and then the old file is untouched.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names created or renamed in `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
