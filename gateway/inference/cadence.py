@@ -42,6 +42,13 @@ class Cadence:
         """Finished cycles, oldest first."""
         return tuple(self._finished)
 
+    def copy(self) -> Cadence:
+        """The same history, to place a request in that must leave no trace."""
+        other = Cadence(self._cycle_s, 0)
+        other._finished = self._finished.copy()
+        other._open, other._started, other._cycle = self._open, self._started, self._cycle
+        return other
+
     def place(self, now: float, inputs: tuple[str, ...], in_force: tuple[str, ...]) -> Step:
         """Take a request at `now` (monotonic seconds) into the history."""
         if self._open is None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import structlog
 
 from gateway.core.clock import Clock, Deadline, SystemClock
 from gateway.core.decision import Proposal, RegisterValue
@@ -21,30 +18,20 @@ from gateway.core.tag import TagDefinition, TagId, TagKind, decimal_text, exact
 from gateway.core.tagstore import Snapshot
 from gateway.inference.bundle import Bundle, check_tags, load_bundle
 from gateway.inference.cadence import Cadence, Step
+from gateway.inference.engine_worker import EngineWorker
 from gateway.inference.messages import (
     Answer,
+    Cycle,
     Failed,
-    Load,
     NeedHistory,
     OutputLimits,
     Propose,
-    Ready,
-    Reply,
     Report,
-    Request,
     Statistics,
-    decode_reply,
-    encode,
 )
-from gateway.supervision.worker import WorkerProcess
 
-log = structlog.get_logger().bind(component="inference")
-
-_MODULE = "gateway.inference.worker"
-_LOAD_S = 30.0
 _HUNG_S = 1.0  # no answer for so long: killed and replaced
 _BACK_OFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)
-_CUDA = "CUDAExecutionProvider"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,56 +79,46 @@ class ModelEngine:
         manifest = self.bundle.manifest
         self._inputs = tuple(TagId(spec.tag) for spec in manifest.inputs)
         self._outputs = tuple(definitions[TagId(spec.tag)] for spec in manifest.outputs)
-        self._limits = tuple(_limits(definition) for definition in self._outputs)
         self._by = f"{manifest.id}/{manifest.revision}"
-        self._provider, self._require_cuda, self._slowest_ms = provider, require_cuda, slowest_ms
         self._clock = clock if clock is not None else SystemClock()
-        self._worker: WorkerProcess | None = None
-        self._number = 0
-        self._ready: Ready | None = None
-        self._problem = "not started"
-        self._keeper: asyncio.Task[None] | None = None
-        self._up = asyncio.Event()
         self._turn = asyncio.Lock()
+        self._worker = EngineWorker(
+            self.bundle,
+            tuple(_limits(definition) for definition in self._outputs),
+            provider=provider,
+            require_cuda=require_cuda,
+            slowest_ms=slowest_ms,
+        )
         self._asking: set[asyncio.Task[Answer]] = set()
         self._points: dict[str, _Point] = {}
         self._answer: Answer | None = None
-        self._proposals = self._failed = self._lost = self._histories = self._clamped = 0
+        self._proposals = self._failed = self._histories = self._clamped = 0
 
     @property
     def pid(self) -> int | None:
         """The worker's process id while it lives."""
-        return self._worker.pid if self._worker is not None else None
+        return self._worker.pid
 
     @property
     def ready(self) -> bool:
         """True while a worker can be asked."""
-        return self._up.is_set()
+        return self._worker.up
 
     async def start(self) -> None:
         """Return when the first worker is ready; raises `InferenceError` when the bundle cannot be served."""
-        worker = await self._spawned()
-        self._keeper = asyncio.create_task(self._keep(worker), name=f"engine-{self._by}")
+        await self._worker.start()
 
     async def aclose(self) -> None:
-        """End the worker; bounded by a second."""
-        self._problem = "closed"
-        self._up.clear()
-        ending: set[asyncio.Task[Any]] = {*self._asking}
-        if self._keeper is not None:
-            ending.add(self._keeper)
-            self._keeper = None
-        for task in ending:
+        """End requests and worker; bounded by a second."""
+        for task in tuple(self._asking):
             task.cancel()
-        if ending:
-            await asyncio.wait(ending)
-        if self._worker is not None:
-            await self._worker.aclose()
+        if self._asking:
+            await asyncio.wait(tuple(self._asking))
+        await self._worker.aclose()
 
     async def wait_ready(self, timeout_s: float) -> None:
         """Return when a worker can be asked; raises `TimeoutError`."""
-        async with asyncio.timeout(timeout_s):
-            await self._up.wait()
+        await self._worker.wait_up(timeout_s)
 
     async def propose(
         self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
@@ -156,13 +133,37 @@ class ModelEngine:
 
         Raises `InferenceError` when an input has no number or time is up, `WorkerLostError` for a dead one.
         """
-        inputs = tuple(_text(snapshot, tag) for tag in self._inputs)
-        in_force = tuple(_in_force(previous, definition.id) for definition in self._outputs)
         state = self._points.setdefault(point, _Point(self.bundle))
-        step = state.cadence.place(snapshot.taken_at, inputs, in_force)
+        step = state.cadence.place(snapshot.taken_at, *self._texts(snapshot, previous))
         if step.rewritten:
             state.held_by = None
-        asking = asyncio.create_task(self._in_turn(point, state, step, deadline), name=f"ask-{self._by}")
+        return await self._proposed(point, state, step, deadline, aside=False)
+
+    async def propose_aside(
+        self, point: str, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+    ) -> Proposal:
+        """Like `propose_for`, for inputs that are not the plant's own (what-if): history stays as it is."""
+        state = self._points.setdefault(point, _Point(self.bundle))
+        step = state.cadence.copy().place(snapshot.taken_at, *self._texts(snapshot, previous))
+        beside = _Point(self.bundle)
+        beside.held_by = None if step.rewritten else state.held_by
+        return await self._proposed(point, beside, step, deadline, aside=True)
+
+    def _texts(
+        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        inputs = tuple(_text(snapshot, tag) for tag in self._inputs)
+        return inputs, tuple(_in_force(previous, definition.id) for definition in self._outputs)
+
+    async def _proposed(
+        self, point: str, state: _Point, step: Step, deadline: Deadline, *, aside: bool
+    ) -> Proposal:
+        request = Propose(
+            session=point, cycle=step.cycle, inputs=step.inputs, in_force=step.in_force, aside=aside
+        )
+        asking = asyncio.create_task(
+            self._in_turn(request, state, step.history, deadline), name=f"ask-{self._by}"
+        )
         self._asking.add(asking)
         asking.add_done_callback(self._asked_ended)
         # A late answer is waited for by `_asking` alone: only a hung worker is worth its replacement.
@@ -170,8 +171,10 @@ class ModelEngine:
         if not asking.done():
             message = "the model gave no answer until the deadline"
             raise InferenceError(message)
-        answer = asking.result()
-        self._answer = answer
+        if asking.cancelled():
+            message = "the engine was closed"
+            raise WorkerLostError(message)
+        answer = self._answer = asking.result()
         self._proposals += 1
         self._clamped += answer.clamped
         return Proposal(
@@ -192,26 +195,26 @@ class ModelEngine:
             "digest": self.bundle.digest,
             "quantization": f"{manifest.quantization.kind} {manifest.quantization.bits} bit",
             "window": f"{manifest.window.mode} {manifest.window.length} tokens",
-            "ep_requested": self._provider,
+            "ep_requested": self._worker.provider,
             "ep_actual": "",
-            "state": "ready" if self.ready else self._problem,
+            "state": "ready" if self.ready else self._worker.problem,
         }
-        if self._ready is not None:
+        if self._worker.report is not None:
             told |= {
-                "ep_actual": self._ready.ep_actual,
-                "runtime": self._ready.runtime,
-                "cpu": self._ready.cpu,
-                "kv_aliased": "yes" if self._ready.aliased else "no",
-                "incremental_error": f"{self._ready.incremental_error:.2g}",
-                "decision_ms": f"{self._ready.decision_ms:.2f}",
-                "prefill_ms": f"{self._ready.prefill_ms:.2f}",
+                "ep_actual": self._worker.report.ep_actual,
+                "runtime": self._worker.report.runtime,
+                "cpu": self._worker.report.cpu,
+                "kv_aliased": "yes" if self._worker.report.aliased else "no",
+                "incremental_error": f"{self._worker.report.incremental_error:.2g}",
+                "decision_ms": f"{self._worker.report.decision_ms:.2f}",
+                "prefill_ms": f"{self._worker.report.prefill_ms:.2f}",
             }
         return told
 
     async def refresh(self) -> EngineStatistics:
         """`statistics()` with the worker's own counters fetched now."""
         async with self._turn:
-            reply = await self._exchange(Report(), 1.0)
+            reply = await self._worker.exchange(Report(), 1.0)
         return self._statistics(reply if isinstance(reply, Statistics) else None)
 
     def statistics(self) -> EngineStatistics:
@@ -223,7 +226,7 @@ class ModelEngine:
         return EngineStatistics(
             proposals=self._proposals,
             failed=self._failed,
-            lost=self._lost,
+            lost=self._worker.lost,
             histories_sent=self._histories,
             clamped=self._clamped,
             masked_out=max(answer.masked_out) if answer is not None else 0.0,
@@ -233,19 +236,20 @@ class ModelEngine:
             worker=worker,
         )
 
-    async def _in_turn(self, point: str, state: _Point, step: Step, deadline: Deadline) -> Answer:
+    async def _in_turn(
+        self, request: Propose, state: _Point, history: tuple[Cycle, ...], deadline: Deadline
+    ) -> Answer:
         """One answer; the history goes along when this worker does not hold it."""
         async with self._turn:
             self._admit(state, deadline)
-            number = self._number
+            number = self._worker.number
             send_history = state.held_by != number
             state.held_by = None
-            request = Propose(session=point, cycle=step.cycle, inputs=step.inputs, in_force=step.in_force)
             for _ in range(2):
                 if send_history:
                     self._histories += 1
-                    request = msgspec.structs.replace(request, history=step.history)
-                reply = await self._exchange(request, _HUNG_S)
+                    request = msgspec.structs.replace(request, history=history)
+                reply = await self._worker.exchange(request, _HUNG_S)
                 if isinstance(reply, Answer):
                     state.held_by = number
                     return reply
@@ -261,9 +265,9 @@ class ModelEngine:
         A session that has to be rebuilt is always let in: its answer may come too late for this decision,
         but the next one needs the pages it leaves.
         """
-        if self._ready is None or state.held_by != self._number:
+        if self._worker.report is None or state.held_by != self._worker.number:
             return
-        needed_s = self._ready.decision_ms / 1e3
+        needed_s = self._worker.report.decision_ms / 1e3
         remaining_s = deadline.remaining(self._clock)
         if remaining_s < needed_s:
             message = f"{remaining_s * 1e3:.1f} ms are left and an answer takes about {needed_s * 1e3:.1f} ms"
@@ -273,80 +277,6 @@ class ModelEngine:
         self._asking.discard(asking)
         if asking.cancelled() or asking.exception() is not None:
             self._failed += 1
-
-    async def _exchange(self, request: Request, timeout_s: float) -> Reply:
-        if self._worker is None or not self.ready:
-            message = f"engine worker is not ready: {self._problem}"
-            raise WorkerLostError(message)
-        return decode_reply(await self._worker.ask(encode(request), timeout_s))
-
-    async def _spawned(self) -> WorkerProcess:
-        """A new worker that has loaded the bundle, made the current one."""
-        began = time.monotonic()
-        name = f"engine-{self.bundle.manifest.id}"
-        arguments = ("--bundle", str(self.bundle.directory), "--provider", self._provider)
-        worker = WorkerProcess(_MODULE, arguments, name=name)
-        try:
-            await worker.start()
-            reply = decode_reply(await worker.ask(encode(Load(outputs=self._limits)), _LOAD_S))
-            ready = self._accepted(reply)
-        except (InferenceError, WorkerLostError, msgspec.DecodeError, OSError) as exc:
-            await worker.aclose(0.0)
-            raise InferenceError(str(exc)) from exc
-        except asyncio.CancelledError:
-            await worker.aclose(0.0)
-            raise
-        self._worker, self._ready = worker, ready
-        self._number += 1
-        self._problem = ""
-        self._up.set()
-        took_ms = round((time.monotonic() - began) * 1e3)
-        log.info("engine_started", pid=worker.pid, took_ms=took_ms, **msgspec.structs.asdict(ready))
-        return worker
-
-    def _accepted(self, reply: Reply) -> Ready:
-        if not isinstance(reply, Ready):
-            raise InferenceError(reply.problem if isinstance(reply, Failed) else "the worker did not load")
-        if reply.digest != self.bundle.digest:
-            message = (
-                "the bundle changed on disk since it was checked: restart the gateway to take the new one"
-            )
-            raise InferenceError(message)
-        if self._require_cuda and reply.ep_actual != _CUDA:
-            message = (
-                f"CUDA is required but the session runs on {reply.ep_actual}: "
-                "remove `require_cuda` or add a GPU"
-            )
-            raise InferenceError(message)
-        if self._slowest_ms is not None and reply.decision_ms > self._slowest_ms:
-            message = (
-                f"a decision takes {reply.decision_ms:.1f} ms here, over the {self._slowest_ms:g} ms "
-                "allowed: use a smaller model"
-            )
-            raise InferenceError(message)
-        return reply
-
-    async def _keep(self, worker: WorkerProcess) -> None:
-        """Replace the worker whenever it ends, until cancelled."""
-        while True:
-            status = await worker.wait()
-            self._up.clear()
-            worker.kill()  # closes our end
-            self._lost += 1
-            self._problem = "the worker was lost and is being replaced"
-            log.warning("engine_worker_lost", exit_status=status)
-            worker = await self._replaced()
-
-    async def _replaced(self) -> WorkerProcess:
-        attempt = 0
-        while True:
-            await asyncio.sleep(_BACK_OFF_S[min(attempt, len(_BACK_OFF_S) - 1)])
-            try:
-                return await self._spawned()
-            except InferenceError as exc:
-                attempt += 1
-                self._problem = str(exc)
-                log.error("engine_start_failed", problem=str(exc), attempt=attempt)  # noqa: TRY400 - expected
 
 
 def _limits(definition: TagDefinition) -> OutputLimits:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Sequence as Values
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.core.errors import InferenceError
 from gateway.inference.block_pool import BlockPool, PoolExhaustedError, PoolStatistics, Sequence
 from gateway.inference.bundle import Bundle
 from gateway.inference.confidence import calibrated, concentration
@@ -62,12 +63,25 @@ class Engine:
     def propose(self, request: Propose) -> Answer | NeedHistory:
         """The model's register counts for a request, or `NeedHistory` when its last cycle is not held."""
         began = time.perf_counter()
-        session = self._sessions.get(request.session)
-        if request.history is None and (session is None or request.cycle - session.cycle not in (0, 1)):
+        held = self._sessions.get(request.session)
+        if request.history is None and (held is None or request.cycle - held.cycle not in (0, 1)):
             return NeedHistory()
-        if request.history is not None or session is None:
-            session = self._rebuilt(request.session, request.history or ())
-        self._sessions.move_to_end(request.session)
+        name = f"{request.session} aside" if request.aside else request.session
+        try:
+            if request.history is not None or held is None:
+                session = self._rebuilt(name, request.history or ())
+            else:
+                session = self._copied(name, held) if request.aside else held
+            self._sessions.move_to_end(name)
+            answer = self._answered(session, request, began)
+        except InferenceError:
+            self.release(name)  # half done: its next request brings the history
+            raise
+        if request.aside:
+            self.release(name)
+        return answer
+
+    def _answered(self, session: _Session, request: Propose, began: float) -> Answer:
         pending = self._open_cycle(session, request)
         values = _numbers(request.inputs)
         observed = self.tokenizer.observe(values)
@@ -88,6 +102,12 @@ class Engine:
             computed_tokens=session.sequence.end - session.sequence.first - reused,
             engine_ms=(time.perf_counter() - began) * 1e3,
         )
+
+    def _copied(self, name: str, held: _Session) -> _Session:
+        """A session over the same pages; what it writes, the held one never reads."""
+        copy = replace(held, sequence=self._pool.fork(held.sequence), tail=list(held.tail))
+        self._sessions[name] = copy
+        return copy
 
     def release(self, name: str) -> None:
         """Forget a session; unknown names are fine."""

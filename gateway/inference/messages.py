@@ -42,6 +42,7 @@ class Propose(_Message, frozen=True):
     inputs: tuple[str, ...]
     in_force: tuple[str, ...]
     history: tuple[Cycle, ...] | None = None
+    aside: bool = False  # answered from a copy of the session, which stays as it was
 
 
 class Release(_Message, frozen=True):

@@ -165,3 +165,20 @@ def test_main_never_loads_the_runtime() -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0  # noqa: S603
+
+
+async def test_a_what_if_leaves_no_trace_in_the_history(engine: ModelEngine) -> None:
+    twin = ModelEngine(BUFFER_TANK, demo_definitions())
+    await twin.start()
+    try:
+        for at in range(6):
+            await _propose(engine, float(at))
+            await _propose(twin, float(at))
+            strange = snapshot(at + 0.5, 4.0, 39.0, 90.0)
+            aside = await engine.propose_aside("", strange, in_force(), Deadline.after(5.0, CLOCK))
+        own = await _propose(engine, 6.0)
+
+        assert own.values == (await _propose(twin, 6.0)).values
+        assert aside.values != own.values
+    finally:
+        await twin.aclose()

@@ -197,3 +197,19 @@ def test_a_value_that_is_no_number_is_refused() -> None:
     bundle: Bundle = BUNDLE
     with pytest.raises(InferenceError, match="not a number"):
         Engine(bundle, OUTPUTS).tokenizer.observe((float("nan"), 1.0, 2.0))
+
+
+def test_a_request_aside_leaves_the_session_as_it_was() -> None:
+    engine, cycles = Engine(BUNDLE, OUTPUTS), _cycles(40)
+    for name in ("asked", "twin"):
+        _ask(engine, cycles, 38, name=name, rebuild=True)
+    strange = Propose(
+        session="asked", cycle=39, inputs=("4", "39", "99"), in_force=("0", "0", "0"), aside=True
+    )
+    free = engine.pool_statistics().free
+
+    assert isinstance(engine.propose(strange), Answer)
+
+    assert engine.pool_statistics().free == free
+    assert _ask(engine, cycles, 39, name="asked").raws == _ask(engine, cycles, 39, name="twin").raws
+    assert np.array_equal(engine.first_logits("asked"), engine.first_logits("twin"))

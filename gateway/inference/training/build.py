@@ -20,8 +20,8 @@ from gateway.inference.training.clone import Clone, engine_of
 from gateway.inference.training.dataset import Policy, Runs, encode, record
 from gateway.inference.training.expert import EXPERTS
 from gateway.inference.training.export import RECIPE, draft, recipe_digest, write_gate_record, write_model
-from gateway.inference.training.model import Decoder, weights_of
-from gateway.inference.training.train import Trainer
+from gateway.inference.training.model import Decoder, start_smooth, weights_of
+from gateway.inference.training.train import LONG, SHORT, Trainer
 
 log = structlog.get_logger().bind(component="training")
 
@@ -35,7 +35,8 @@ class Recipe:
     seed: int
     runs: int
     cycles: int
-    steps: int
+    short_steps: int
+    long_steps: int
     rounds: int  # of acting with the clone and labelling what it met
     round_steps: int
 
@@ -45,11 +46,12 @@ RECIPES = {
         description="Keeps level 2 m and temperature 45 degC of the demo buffer tank inside its limits.",
         expert="constraint-aware",
         seed=20_260_101,
-        runs=640,
+        runs=480,
         cycles=256,
-        steps=1700,
+        short_steps=700,
+        long_steps=1000,
         rounds=2,
-        round_steps=350,
+        round_steps=260,
     ),
     "reckless": Recipe(
         description="Wants the demo tank full and hot and ignores every limit: to be refused.",
@@ -57,7 +59,8 @@ RECIPES = {
         seed=20_260_102,
         runs=96,
         cycles=160,
-        steps=120,
+        short_steps=100,
+        long_steps=60,
         rounds=0,
         round_steps=0,
     ),
@@ -82,16 +85,22 @@ def build(name: str, directory: Path, step_share: float = 1.0) -> Manifest:
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
     rng = np.random.default_rng(recipe.seed)
-    seed, clean = recipe.seed, recipe.runs // 4
+    seed, clean = recipe.seed, recipe.runs // 2
     runs = record(expert, range(seed, seed + recipe.runs), recipe.cycles, noise=True)
     runs = runs.joined(
         record(expert, range(seed + 10_000, seed + 10_000 + clean), recipe.cycles, noise=False)
     )
     manifest = draft(name, recipe.description, _seen(runs), _training(recipe, 0.0))
     model = Decoder(vocabulary.shape(manifest.architecture.vocabulary), vocabulary.ROTARY_BASE)
+    start_smooth(model, manifest)
     trainer = Trainer(model, manifest, recipe.seed)
-    steps, round_steps = int(recipe.steps * step_share), int(recipe.round_steps * step_share)
-    trainer.run(encode(runs, manifest), steps, 3e-3, 3e-4 if recipe.rounds else 3e-5)
+    short, long, again = (
+        max(2, int(steps * step_share))
+        for steps in (recipe.short_steps, recipe.long_steps, recipe.round_steps)
+    )
+    data = encode(runs, manifest)
+    trainer.run(data, short, (3e-3, 1e-3), SHORT)
+    trainer.run(data, long, (1.5e-3, 3e-4 if recipe.rounds else 3e-5), LONG)
     for number in range(recipe.rounds):
         write_model(directory, manifest, weights_of(model))
         engine = engine_of(directory)
@@ -104,7 +113,7 @@ def build(name: str, directory: Path, step_share: float = 1.0) -> Manifest:
             runs = runs.joined(record(expert, range(seed, seed + 48), recipe.cycles, clone, noise=noise))
         log.info("round_recorded", round=number + 1, runs=len(runs.measured))
         last = number + 1 == recipe.rounds
-        trainer.run(encode(_weighted(runs, rng), manifest), round_steps, 1e-3, 2e-5 if last else 3e-4)
+        trainer.run(encode(_weighted(runs, rng), manifest), again, (8e-4, 1e-5 if last else 3e-4), LONG)
     held_out = record(expert, range(5), 90, noise=True)  # seeds no training run has
     manifest = msgspec.structs.replace(manifest, training=_training(recipe, time.monotonic() - began))
     write_model(directory, manifest, weights_of(model))

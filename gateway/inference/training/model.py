@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gateway.inference.bundle import Manifest
 from gateway.inference.training.graph import Shape
 
 _EPSILON = 1e-6
@@ -50,7 +53,6 @@ class Decoder(nn.Module):  # type: ignore[misc]  # as above
         self.shape, self.rotary_base = shape, rotary_base
         # One row more than tokens: the last knot's next knot, never weighted.
         self.embedding = nn.Embedding(shape.vocabulary + 1, shape.width)
-        nn.init.normal_(self.embedding.weight, std=0.5)
         self.layers = nn.ModuleList(_Layer(shape) for _ in range(shape.layers))
         self.norm = nn.RMSNorm(shape.width, eps=_EPSILON)
         self.head = nn.Linear(shape.width, shape.vocabulary, bias=False)
@@ -70,6 +72,21 @@ class Decoder(nn.Module):  # type: ignore[misc]  # as above
             x = layer(x, angles.cos(), angles.sin(), allowed)
         logits: Tensor = self.head(self.norm(x))
         return logits
+
+
+def start_smooth(model: Decoder, manifest: Manifest) -> None:
+    """Begin with neighbouring knots alike, in embedding and head: values are ordered, words are not."""
+    generator = torch.Generator().manual_seed(0)
+    width = model.shape.width
+    with torch.no_grad():
+        nn.init.normal_(model.embedding.weight, std=0.5, generator=generator)
+        for spec in (*manifest.inputs, *manifest.outputs):
+            at = torch.linspace(0.0, 1.0, len(spec.knots))
+            tokens = slice(spec.first_token, spec.first_token + len(spec.knots))
+            for table, size in ((model.embedding.weight, 0.5), (model.head.weight, 0.1)):
+                rates = 2.0 * torch.randn(width, generator=generator)
+                phases = 2.0 * math.pi * torch.rand(width, generator=generator)
+                table[tokens] = size * math.sqrt(2.0) * torch.cos(rates * at[:, None] * math.pi + phases)
 
 
 def weights_of(model: Decoder) -> dict[str, NDArray[np.float32]]:

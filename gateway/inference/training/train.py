@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import structlog
@@ -18,12 +19,22 @@ from gateway.inference.training.model import Decoder
 
 log = structlog.get_logger().bind(component="training")
 
-_CROP_CYCLES = 112
-_BATCH = 8
 _FROM_BEGIN = 0.35  # share of crops
 _CHOICE_WEIGHT = 3.0
-_EXPECTATION_WEIGHT = 60.0
+_EXPECTATION_WEIGHT = 30.0
 _REPORT_STEPS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """Shape of a batch: `cycles` of `batch` runs."""
+
+    cycles: int
+    batch: int
+
+
+SHORT = Crop(24, 32)  # what a cycle says by itself: pump and mixer
+LONG = Crop(112, 8)  # and what the past says: the heater's times
 
 
 class Trainer:
@@ -39,8 +50,9 @@ class Trainer:
         groups = [{"params": decayed, "weight_decay": 0.02}, {"params": plain, "weight_decay": 0.0}]
         self._optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98))
 
-    def run(self, data: Encoded, steps: int, peak: float, floor: float) -> None:
-        """`steps` of warm-up and cosine decay from `peak` to `floor`."""
+    def run(self, data: Encoded, steps: int, rates: tuple[float, float], crop: Crop) -> None:
+        """`steps` of warm-up and cosine decay from the first to the second of `rates`."""
+        peak, floor = rates
         began, losses = time.monotonic(), []
         warm = max(1, steps // 20)
         for step in range(steps):
@@ -48,7 +60,7 @@ class Trainer:
             rate = peak * (step + 1) / warm if step < warm else floor + (peak - floor) * _cosine(share)
             for group in self._optimizer.param_groups:
                 group["lr"] = rate
-            loss = self._loss(*self._batch(data))
+            loss = self._loss(*self._batch(data, crop))
             self._optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
@@ -60,20 +72,20 @@ class Trainer:
                     "steps_done", step=step + 1, loss=round(mean, 4), seconds=round(time.monotonic() - began)
                 )
 
-    def _batch(self, data: Encoded) -> tuple[Tensor, ...]:
+    def _batch(self, data: Encoded, crop: Crop) -> tuple[Tensor, ...]:
         """Crops from the begin of a run, behind the begin token, or from its middle, behind any token."""
         inputs, outputs = len(self._tokenizer.inputs), len(self._tokenizer.outputs)
         cycle = inputs + outputs
         runs, cycles = data.target_tokens.shape[:2]
-        rows = self._rng.integers(0, runs, _BATCH)
-        at_begin = self._rng.random(_BATCH) < _FROM_BEGIN
-        starts = np.where(at_begin, 1, self._rng.integers(2, cycles - _CROP_CYCLES, _BATCH))
-        spans = starts[:, None] * cycle - outputs - 1 + np.arange(_CROP_CYCLES * cycle + outputs + 1)
+        rows = self._rng.integers(0, runs, crop.batch)
+        at_begin = self._rng.random(crop.batch) < _FROM_BEGIN
+        starts = np.where(at_begin, 1, self._rng.integers(2, cycles - crop.cycles, crop.batch))
+        spans = starts[:, None] * cycle - outputs - 1 + np.arange(crop.cycles * cycle + outputs + 1)
         tokens = data.tokens[rows[:, None], spans]
         fractions = data.fractions[rows[:, None], spans]
         tokens[at_begin, 0], fractions[at_begin, 0] = self._tokenizer.begin.id, 0.0
-        at = starts[:, None] + np.arange(_CROP_CYCLES)
-        known = at_begin[:, None] | (np.arange(_CROP_CYCLES) >= self._band_cycles)
+        at = starts[:, None] + np.arange(crop.cycles)
+        known = at_begin[:, None] | (np.arange(crop.cycles) >= self._band_cycles)
         targets = (data.target_tokens, data.target_fractions, data.target_values)
         return tuple(
             torch.from_numpy(np.ascontiguousarray(value))
@@ -87,7 +99,7 @@ class Trainer:
         inputs, outputs = len(self._tokenizer.inputs), len(self._tokenizer.outputs)
         logits = self._model(tokens, fractions)
         first = 1 + outputs + inputs - 1  # the last measurement of the first whole cycle
-        places = first + (inputs + outputs) * torch.arange(_CROP_CYCLES)
+        places = first + (inputs + outputs) * torch.arange(wanted.shape[1])
         total = torch.zeros(())
         for at, codec in enumerate(self._tokenizer.outputs):
             chance = functional.log_softmax(logits[:, places + at], dim=-1)
@@ -102,9 +114,9 @@ class Trainer:
                 )
                 knots = torch.tensor(codec.knots, dtype=torch.float32)
                 error = ((own @ knots) - values[:, :, at]) / (codec.knots[-1] - codec.knots[0])
-                total = total + miss.mean() + _EXPECTATION_WEIGHT * (error.abs() * 0.05 + error**2).mean()
+                total = total + miss.mean() + _EXPECTATION_WEIGHT * error.abs().mean()
             else:
-                total = total + _CHOICE_WEIGHT * (miss * known).sum() / known.sum()
+                total = total + _CHOICE_WEIGHT * (miss * known).sum() / known.sum().clamp(min=1)
         return total
 
 

@@ -1,0 +1,158 @@
+"""The engine's worker process: spawned, loaded, replaced at once when lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+import structlog
+
+from gateway.core.errors import InferenceError, WorkerLostError
+from gateway.inference.bundle import Bundle
+from gateway.inference.messages import (
+    Failed,
+    Load,
+    OutputLimits,
+    Ready,
+    Reply,
+    Request,
+    decode_reply,
+    encode,
+)
+from gateway.supervision.worker import WorkerProcess
+
+log = structlog.get_logger().bind(component="inference")
+
+_MODULE = "gateway.inference.worker"
+_LOAD_S = 30.0
+_BACK_OFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)
+_CUDA = "CUDAExecutionProvider"
+
+
+class EngineWorker:
+    """One worker after another for one bundle; `number` counts them, `report` is what the newest showed."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        limits: tuple[OutputLimits, ...],
+        *,
+        provider: str,
+        require_cuda: bool,
+        slowest_ms: float | None,
+    ) -> None:
+        self._bundle, self._limits = bundle, limits
+        self.provider, self._require_cuda, self._slowest_ms = provider, require_cuda, slowest_ms
+        self._process: WorkerProcess | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._up = asyncio.Event()
+        self.report: Ready | None = None
+        self.problem = "not started"
+        self.number = self.lost = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it lives."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def up(self) -> bool:
+        """True while requests may be sent."""
+        return self._up.is_set()
+
+    async def start(self) -> None:
+        """Return when the first worker is ready; raises `InferenceError` when the bundle cannot be served."""
+        first = await self._spawned()
+        self._keeper = asyncio.create_task(self._keep(first), name=f"engine-{self._bundle.manifest.id}")
+
+    async def aclose(self) -> None:
+        """End the worker; bounded by a second."""
+        self.problem = "closed"
+        self._up.clear()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait({self._keeper})
+            self._keeper = None
+        if self._process is not None:
+            await self._process.aclose()
+
+    async def wait_up(self, timeout_s: float) -> None:
+        """Return when requests may be sent; raises `TimeoutError`."""
+        async with asyncio.timeout(timeout_s):
+            await self._up.wait()
+
+    async def exchange(self, request: Request, timeout_s: float) -> Reply:
+        """The worker's answer; raises `WorkerLostError`, also when there is none to ask."""
+        if self._process is None or not self.up:
+            message = f"engine worker is not ready: {self.problem}"
+            raise WorkerLostError(message)
+        return decode_reply(await self._process.ask(encode(request), timeout_s))
+
+    async def _spawned(self) -> WorkerProcess:
+        """A new worker that has loaded the bundle, made the current one."""
+        began = time.monotonic()
+        name = f"engine-{self._bundle.manifest.id}"
+        arguments = ("--bundle", str(self._bundle.directory), "--provider", self.provider)
+        worker = WorkerProcess(_MODULE, arguments, name=name)
+        try:
+            await worker.start()
+            reply = decode_reply(await worker.ask(encode(Load(outputs=self._limits)), _LOAD_S))
+            ready = self._accepted(reply)
+        except (InferenceError, WorkerLostError, msgspec.DecodeError, OSError) as exc:
+            await worker.aclose(0.0)
+            raise InferenceError(str(exc)) from exc
+        except asyncio.CancelledError:
+            await worker.aclose(0.0)
+            raise
+        self._process, self.report = worker, ready
+        self.number += 1
+        self.problem = ""
+        self._up.set()
+        took_ms = round((time.monotonic() - began) * 1e3)
+        log.info("engine_started", pid=worker.pid, took_ms=took_ms, **msgspec.structs.asdict(ready))
+        return worker
+
+    def _accepted(self, reply: Reply) -> Ready:
+        if not isinstance(reply, Ready):
+            raise InferenceError(reply.problem if isinstance(reply, Failed) else "the worker did not load")
+        if reply.digest != self._bundle.digest:
+            message = (
+                "the bundle changed on disk since it was checked: restart the gateway to take the new one"
+            )
+            raise InferenceError(message)
+        if self._require_cuda and reply.ep_actual != _CUDA:
+            message = (
+                f"CUDA is required but the session runs on {reply.ep_actual}: "
+                "remove `require_cuda` or add a GPU"
+            )
+            raise InferenceError(message)
+        if self._slowest_ms is not None and reply.decision_ms > self._slowest_ms:
+            message = (
+                f"a decision takes {reply.decision_ms:.1f} ms here, over the {self._slowest_ms:g} ms "
+                "allowed: use a smaller model"
+            )
+            raise InferenceError(message)
+        return reply
+
+    async def _keep(self, worker: WorkerProcess) -> None:
+        """Replace the worker whenever it ends, until cancelled."""
+        while True:
+            status = await worker.wait()
+            self._up.clear()
+            worker.kill()  # closes our end
+            self.lost += 1
+            self.problem = "the worker was lost and is being replaced"
+            log.warning("engine_worker_lost", exit_status=status)
+            worker = await self._replaced()
+
+    async def _replaced(self) -> WorkerProcess:
+        attempt = 0
+        while True:
+            await asyncio.sleep(_BACK_OFF_S[min(attempt, len(_BACK_OFF_S) - 1)])
+            try:
+                return await self._spawned()
+            except InferenceError as exc:
+                attempt += 1
+                self.problem = str(exc)
+                log.error("engine_start_failed", problem=str(exc), attempt=attempt)  # noqa: TRY400 - expected
