@@ -31,6 +31,7 @@ from gateway.core.tag import TagId
 from gateway.pipeline.decide import Decider
 from gateway.pipeline.point import Point
 from gateway.pipeline.queue import DecisionQueue
+from gateway.pipeline.working import values_in_force
 from gateway.pipeline.writer import SetpointWriter
 
 log = structlog.get_logger().bind(component="pipeline")
@@ -93,6 +94,7 @@ class Lane:
         self._queue = DecisionQueue(capacity, clock)
         self._waiting: dict[DecisionId, asyncio.Future[DecisionRecord | Rejected]] = {}
         self._last_decided = float("-inf")
+        self._again_at = float("-inf")
         self._wake = asyncio.Event()
 
     async def request(self, ordered: Ordered) -> DecisionRecord | Rejected:
@@ -142,6 +144,16 @@ class Lane:
             self._waiting.pop(request.id)
             return self._rejected("the queue is full")
         return await future
+
+    def _again(self, now: float) -> None:
+        """At once, at most once a period: the values in force moved under the decision.
+
+        While the PLC's own fallback ramps an output, every read-back moves it; polls and periods of one phase
+        would otherwise meet again and again.
+        """
+        if now - self._again_at >= (self.point.settings.period_s or 0.0):
+            self._again_at = now
+            self.due_now()
 
     async def _tick(self, period_s: float) -> None:
         """A decision a period after the last one, whoever asked for that."""
@@ -203,6 +215,10 @@ class Lane:
             }
             record = replace(record, write_outcome=outcome, timings_ms=timings)
             self._report(point, record, why)
+            if outcome is WriteOutcome.REFUSED and decided.work.previous != values_in_force(
+                point.in_force(now)
+            ):
+                self._again(now)
 
     def _answer(
         self, future: asyncio.Future[DecisionRecord | Rejected], answer: DecisionRecord | Rejected

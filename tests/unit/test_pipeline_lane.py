@@ -82,6 +82,26 @@ async def test_s24_a_new_rule_set_is_decided_on_without_waiting_for_the_period()
     assert house.audit.records[-1].generation == 2
 
 
+async def test_s17_a_decision_whose_ground_moved_is_made_again_at_once_but_once_a_period() -> None:
+    house = periodic(3600.0)
+    moves = iter(range(41, 100))
+
+    def ramp() -> None:
+        house.clock.advance(0.001)
+        house.point.histories[PUMP].observe(Fraction(next(moves)), house.clock.monotonic())
+
+    house.sink.before_gate = ramp
+    async with serving(house):
+        await until(lambda: house.lane.counters.writes_other == 2)
+        await asyncio.sleep(0.02)
+        assert house.lane.counters.decisions == 2
+        house.sink.before_gate = lambda: None
+        house.clock.advance(3600.0)
+        house.sample(LEVEL, 2.0)
+        await house.lane.request(ASK)
+        await until(lambda: house.lane.counters.writes_confirmed == 1)
+
+
 async def test_a_point_that_is_off_makes_no_periodic_decision() -> None:
     house = periodic(3600.0)
     house.point.mode = Mode.OFF

@@ -1,0 +1,288 @@
+"""The whole thing on loopback: plant, recording proxy, broker and daemon, each a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+from pymodbus.client import AsyncModbusTcpClient
+
+from gateway.link.client import LinkClient
+from gateway.link.messages import Answer
+from gateway.plantsim.judge import Violation, violations
+from gateway.plantsim.plc import Panel
+from gateway.protocols.mqtt.broker import demo_broker
+from gateway.protocols.opcua.passwords import hash_password
+from gateway.protocols.opcua.pki import demo_client
+from tests.integration.picture import Follower, Picture
+from tests.recording_proxy import RecordingProxy
+
+ROOT = Path(__file__).resolve().parents[2]
+POINT = "buffer-tank"
+USER, PASSWORD = "engineer", "correct horse"  # a test's
+START_S = 60.0
+ARM_S = 60.0
+DEADLINE_MS = 250  # instead of the demo's 100: a test machine shares its cores
+MODULES = {
+    "solver": "gateway.solver.worker",
+    "engine": "gateway.inference.worker",
+    "opcua": "gateway.protocols.opcua",
+    "web": "gateway.web",
+}
+
+
+class House:
+    """`async with House(tmp_path) as house`: the demo running in shadow, its first decision made."""
+
+    def __init__(
+        self, folder: Path, *, model: str = "buffer-tank", seed: int = 1, level_m: float = 2.0
+    ) -> None:
+        self.folder, self._model, self._seed, self._level_m = folder, model, seed, level_m
+        self.scan_log = folder / "plant" / "scan.csv"
+        self.watched = folder / "constraints.d"
+        self.state = folder / "state"
+        self.log_file = folder / "gateway.log"
+        self.opcua_port, self.mqtt_port, self.web_port = free_ports(3)
+        self.plant_port = 0
+        self.follower = Follower(self.state / "run" / "o3.sock")
+        self.daemon: asyncio.subprocess.Process | None = None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self.plant_port = await stack.enter_async_context(self._plant())
+            self.proxy = await stack.enter_async_context(RecordingProxy("127.0.0.1", self.plant_port))
+            await stack.enter_async_context(demo_broker(self.mqtt_port, self.folder / "mosquitto"))
+            self.panel = Switches(self.plant_port)
+            stack.push_async_callback(self.panel.aclose)
+            self._prepare()
+            following = asyncio.create_task(self.follower.run(), name="follower")
+            stack.push_async_callback(_cancelled, following)
+            stack.push_async_callback(self.stop_daemon)
+            await self.start_daemon()
+            await self.until(lambda p: p.last is not None, START_S, "a first decision")
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    @property
+    def picture(self) -> Picture:
+        """What the Feed says."""
+        return self.follower.picture
+
+    async def ask(self, verb: str, args: dict[str, Any] | None = None, **more: Any) -> Answer:  # noqa: ANN401
+        """One question on a connection of its own."""
+        client = await LinkClient.connect(self.state / "run" / "o3.sock", "test")
+        try:
+            return await client.ask(verb, args, **more)
+        finally:
+            await client.aclose()
+
+    async def asked(self, verb: str, args: dict[str, Any] | None = None) -> Any:  # noqa: ANN401  # plain data
+        """The result of a question that must not be refused."""
+        answer = await self.ask(verb, args)
+        assert answer.ok, answer.error
+        return answer.result
+
+    async def until(self, holds: Callable[[Picture], bool], timeout_s: float, what: str) -> float:
+        """Seconds until the picture is so; fails with the last of everything when it does not get so."""
+        started = time.monotonic()
+        assert await self.follower.until(holds, timeout_s), self._told(what, timeout_s)
+        return time.monotonic() - started
+
+    async def arm(self) -> float:
+        """Armed as an engineer would, as soon as that is allowed, and a first write confirmed."""
+        started = time.monotonic()
+        why = "nobody asked yet"
+        while why and time.monotonic() - started < ARM_S:
+            decided = len(self.picture.decisions)
+            why = (await self.ask("mode", {"point": POINT, "mode": "armed"})).error
+            if why:  # another decision brings other facts
+                await self.until(lambda p, n=decided: len(p.decisions) > n, 10, "one more decision")  # type: ignore[misc]
+        assert not why, self._told(f"armed ({why})", ARM_S)
+        await self.until(lambda p: p.in_control and p.wrote(started), 15, "a confirmed write in control")
+        return time.monotonic() - started
+
+    async def start_daemon(self) -> None:
+        """A daemon process; the picture tells when it works."""
+        with self.log_file.open("ab") as output:
+            self.daemon = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "gateway", "--config", str(self.folder / "gateway.toml")),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                cwd=ROOT,
+            )
+
+    async def stop_daemon(self, number: signal.Signals = signal.SIGTERM) -> float:
+        """Seconds from the signal to the end; killed after 10 s."""
+        process = self.daemon
+        started = time.monotonic()
+        if process is None or process.returncode is not None:
+            return 0.0
+        process.send_signal(number)
+        try:
+            async with asyncio.timeout(10.0):
+                await process.wait()
+        except TimeoutError:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        return time.monotonic() - started
+
+    def pids(self, part: str) -> list[int]:
+        """Process ids of the daemon's children that are of a part, the oldest first."""
+        assert self.daemon is not None
+        found: list[psutil.Process] = []
+        for child in psutil.Process(self.daemon.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
+                if MODULES[part] in child.cmdline():
+                    found.append(child)
+        return [child.pid for child in sorted(found, key=lambda child: child.pid)]
+
+    def kill(self, part: str) -> list[int]:
+        """kill -9 of every process of a part."""
+        killed = self.pids(part)
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        return killed
+
+    async def close(self) -> None:
+        """Everything ended in order; the scan log is whole afterwards."""
+        await self._stack.aclose()
+
+    def violations(self) -> list[Violation]:
+        """What the plant's own record says; whole only after `close`."""
+        return violations(self.scan_log)
+
+    def log_tail(self, lines: int = 25) -> str:
+        """The end of the daemon's log."""
+        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+
+    def _told(self, what: str, timeout_s: float) -> str:
+        p = self.picture
+        parts = p.gateway.parts if p.gateway else {}
+        return (
+            f"not within {timeout_s:g} s: {what}\nlast: {p.last}\npoints: {p.points}\n"
+            f"modules: {p.modules}\nparts: {parts}\nlog:\n{self.log_tail()}"
+        )
+
+    def _prepare(self) -> None:
+        for name in ("constraints.d", "secrets", "state", "plant"):
+            (self.folder / name).mkdir(exist_ok=True)
+        for source in (ROOT / "packaging" / "demo").iterdir():
+            shutil.copyfile(source, self.folder / source.name)
+        shutil.copyfile(ROOT / "constraints" / "buffer-tank.json", self.watched / "buffer-tank.json")
+        shutil.copyfile(ROOT / "constraints" / "proofs.json", self.state / "proofs.json")
+        config = self.folder / "gateway.toml"
+        text = config.read_text()
+        for old, new in (
+            (
+                'bundles_dir = "bundles"',
+                f"bundles_dir = {json.dumps(str(ROOT / 'gateway/inference/bundles'))}",
+            ),
+            ("port = 4840", f"port = {self.opcua_port}"),
+            ("port = 18883", f"port = {self.mqtt_port}"),
+            ("port = 8480", f"port = {self.web_port}"),
+            ("127.0.0.1:15020", f"127.0.0.1:{self.proxy.port}"),
+            ('model = "buffer-tank"', f'model = "{self._model}"'),
+            ('format = "console"', 'format = "json"'),
+            ('deadline = "100 ms"', f'deadline = "{DEADLINE_MS} ms"'),
+        ):
+            assert text.count(old) == 1, f"the demo's configuration has no single `{old}`"
+            text = text.replace(old, new)
+        config.write_text(text)
+        (self.folder / "secrets" / f"{USER}.hash").write_text(hash_password(PASSWORD) + "\n")
+        demo_client(self.state / "pki")
+
+    @asynccontextmanager
+    async def _plant(self) -> AsyncIterator[int]:
+        """The demo plant as a program; yields its port."""
+        self.scan_log.parent.mkdir(parents=True, exist_ok=True)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway.plantsim", "--host", "127.0.0.1", "--port", "0"),
+            *("--seed", str(self._seed), "--level", str(self._level_m), "--scan-log", str(self.scan_log)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            cwd=ROOT,
+        )
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(START_S):
+                line = (await process.stdout.readline()).decode()
+            yield int(line.rsplit(":", 1)[1])
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.communicate()
+
+
+class Switches:
+    """The plant's local panel and registers, by a Modbus client of their own: not through the proxy."""
+
+    def __init__(self, port: int) -> None:
+        self._client = AsyncModbusTcpClient("127.0.0.1", port=port)
+
+    async def set(self, switch: Panel, value: int) -> None:
+        """Move one switch."""
+        await self._connected()
+        reply = await self._client.write_register(int(switch), value, device_id=2)
+        assert not reply.isError(), reply
+
+    async def inputs(self) -> list[int]:
+        """The PLC's input registers 0..12."""
+        await self._connected()
+        reply = await self._client.read_input_registers(0, count=13, device_id=1)
+        assert not reply.isError(), reply
+        return list(reply.registers)
+
+    async def until(self, holds: Callable[[list[int]], bool], timeout_s: float) -> float:
+        """Seconds until the PLC's registers are so."""
+        started, words = time.monotonic(), [0]
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not holds(words := await self.inputs()):  # noqa: ASYNC110  # registers give no event
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise AssertionError(f"the PLC did not get so within {timeout_s:g} s: {words}") from None
+        return time.monotonic() - started
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        self._client.close()
+
+    async def _connected(self) -> None:
+        if not self._client.connected:
+            assert await self._client.connect(), "the plant does not answer"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listened on a moment ago, all different."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
