@@ -13,15 +13,20 @@ import numpy as np
 import structlog
 import torch
 
-from gateway.inference.bundle import Manifest, Training
+from gateway.inference.block_pool import BlockPool, Sequence
+from gateway.inference.bundle import REFERENCE_FILE, Manifest, Training
 from gateway.inference.engine import Engine
+from gateway.inference.ort_session import PagedSession
+from gateway.inference.tokenizer import Token
 from gateway.inference.training import vocabulary
 from gateway.inference.training.clone import Clone, engine_of
-from gateway.inference.training.dataset import Policy, Runs, encode, record
+from gateway.inference.training.dataset import Encoded, Policy, Runs, encode, record
 from gateway.inference.training.expert import EXPERTS
 from gateway.inference.training.export import RECIPE, draft, recipe_digest, write_gate_record, write_model
 from gateway.inference.training.model import Decoder, start_smooth, weights_of
 from gateway.inference.training.train import LONG, SHORT, Trainer
+
+_EXPORT_TOLERANCE = 1e-4
 
 log = structlog.get_logger().bind(component="training")
 
@@ -116,10 +121,33 @@ def build(name: str, directory: Path, step_share: float = 1.0) -> Manifest:
         trainer.run(encode(_weighted(runs, rng), manifest), again, (8e-4, 1e-5 if last else 3e-4), LONG)
     held_out = record(expert, range(5), 90, noise=True)  # seeds no training run has
     manifest = msgspec.structs.replace(manifest, training=_training(recipe, time.monotonic() - began))
-    write_model(directory, manifest, weights_of(model))
     write_gate_record(directory, held_out)
-    torch.save(model.state_dict(), directory.parent / f"{name}.pt")
-    return write_model(directory, manifest, weights_of(model))
+    manifest = write_model(directory, manifest, weights_of(model))
+    log.info("exported", difference=export_difference(model, directory, encode(held_out, manifest)))
+    return manifest
+
+
+def export_difference(model: Decoder, directory: Path, data: Encoded) -> float:
+    """Relative difference of torch and the exported float32 graph on one run; raises when they disagree."""
+    tokens, fractions = data.tokens[:1], data.fractions[:1]
+    with torch.no_grad():
+        trained = model(torch.from_numpy(tokens), torch.from_numpy(fractions))[0].numpy()
+    count, pages = tokens.shape[1], tokens.shape[1] // vocabulary.BLOCK + 2
+    session = PagedSession(
+        directory / REFERENCE_FILE,
+        vocabulary.architecture(model.shape),
+        pages=pages,
+        block=vocabulary.BLOCK,
+        provider="cpu",
+    )
+    pool, sequence = BlockPool(pages - 1, vocabulary.BLOCK), Sequence()
+    pairs = [Token(int(token), float(part)) for token, part in zip(tokens[0], fractions[0], strict=True)]
+    exported = session.run(sequence, pairs, pool.append(sequence, count))
+    difference = float(np.linalg.norm(exported - trained) / np.linalg.norm(trained))
+    if not difference <= _EXPORT_TOLERANCE:
+        message = f"the exported graph differs from the trained model by {difference:.2g}"
+        raise RuntimeError(message)
+    return difference
 
 
 def _weighted(runs: Runs, rng: np.random.Generator) -> Runs:
