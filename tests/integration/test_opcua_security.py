@@ -8,10 +8,13 @@ import os
 import struct
 import sys
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from asyncua import Client, ua
 from asyncua.crypto import security_policies
 from asyncua.ua.ua_binary import struct_from_binary
@@ -21,15 +24,22 @@ from gateway.protocols.opcua.settings import Limits
 from gateway.protocols.opcua.wire import Foreign
 from tests.integration.opcua_peer import HASH, PASSWORD, TIMEOUT_S, FakeMain, Rig, eventually, rig, tag_state
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 LEVEL = "ns=1;s=Tags/TK1.LT101"
 
 
-@pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with rig(tmp_path) as made:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    async with rig(tmp_path_factory.mktemp("opcua")) as made:
         yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def gateway(shared: Rig) -> AsyncIterator[Rig]:
+    """The shared server with connections of this test's own, closed when it ends."""
+    async with AsyncExitStack() as stack:
+        yield replace(shared, stack=stack)
 
 
 async def code_of(awaitable: Foreign) -> str:
@@ -277,21 +287,21 @@ async def test_a_subscription_moves_to_a_new_session_of_its_owner_without_a_gap(
     first = await gateway.unconnected("operator")
     await first.connect()
     subscription = await first.create_subscription(100, Nothing())
-    await subscription.subscribe_data_change(first.get_node(LEVEL))
+    await subscription.subscribe_data_change(first.get_node("ns=1;s=Tags/TK1.M101.STAGE"))
     number = subscription.subscription_id
     assert number is not None
     _protocol(first).transport.abort()
     await asyncio.gather(first.disconnect(), return_exceptions=True)
     service = gateway.running.server.internal.subscription_service
     await eventually(lambda: len(gateway.running.server.bserver.clients) == 0)  # type: ignore[union-attr]  # started
-    gateway.main.publish(tag_state("TK1.LT101", 2.7))
+    gateway.main.publish(tag_state("TK1.M101.STAGE", 2))
     second = await gateway.client("operator")
     (moved,) = await second.uaclient.transfer_subscriptions(
         ua.TransferSubscriptionsParameters(SubscriptionIds=[number], SendInitialValues=True)
     )
     assert moved.StatusCode.is_good()
     seen: list[Any] = []
-    while not any(value == 2.7 for value in seen):
+    while not any(value == 2 for value in seen):
         answer = await asyncio.wait_for(second.uaclient.publish([]), TIMEOUT_S)
         assert answer.Parameters.SubscriptionId == number
         for notification in answer.Parameters.NotificationMessage.NotificationData:

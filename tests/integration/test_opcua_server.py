@@ -310,11 +310,17 @@ async def test_browse_comes_in_pages_and_points_are_released(gateway: Rig) -> No
     names = [r.BrowseName.Name for r in page.References]
     while page.ContinuationPoint:
         assert len(page.References) == 4
-        following = ua.BrowseNextParameters(ContinuationPoints=[page.ContinuationPoint])
+        following = ua.BrowseNextParameters(
+            ReleaseContinuationPoints=False, ContinuationPoints=[page.ContinuationPoint]
+        )
         page = (await client.uaclient.browse_next(following))[0]
         names += [r.BrowseName.Name for r in page.References]
     assert names == [r.BrowseName.Name for r in whole.References]
-    stale = (await client.uaclient.browse_next(ua.BrowseNextParameters(ContinuationPoints=[b"stale"])))[0]
+    stale = (
+        await client.uaclient.browse_next(
+            ua.BrowseNextParameters(ReleaseContinuationPoints=True, ContinuationPoints=[b"stale"])
+        )
+    )[0]
     assert stale.StatusCode.name == "BadContinuationPointInvalid"
 
 

@@ -6,8 +6,8 @@ import asyncio
 import datetime as dt
 import gc
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -55,7 +55,8 @@ async def serving(settings: Settings, clock: Clock | None = None) -> AsyncIterat
     if pki.expires_soon(identity.certificate, dt.datetime.now(dt.UTC)):
         log.warning("certificate_expires", path=str(identity.certificate))
     server = GatewayServer(settings, trust_list, Login(settings.users, settings.limits, clock))
-    await server.init()
+    with _uncollected():
+        await server.init()
     await server.load_identity(identity)
     await describe(server, settings)
     requests = Requests()
@@ -120,6 +121,18 @@ async def _follow_one(running: Running, link: LinkClient) -> None:
     finally:
         receiver.cancel()
         await asyncio.gather(receiver, return_exceptions=True)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No collections while the standard's nodes are made: all of them stay."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def freeze() -> None:

@@ -129,7 +129,7 @@ class GatewayProcessor(UaProcessor):
                 self._browse_next(struct_from_binary(ua.BrowseNextParameters, body), requesthdr, seqhdr)
             case t if t == _TRANSFER:
                 parameters = struct_from_binary(ua.TransferSubscriptionsParameters, body)
-                self._transfer(parameters, requesthdr, seqhdr)
+                await self._transfer(parameters, requesthdr, seqhdr)
             case _:
                 done = await super()._process_message(typeid, requesthdr, seqhdr, body)  # type: ignore[no-untyped-call]  # asyncua
                 if typeid == _CREATE and self.session is not None:
@@ -235,9 +235,10 @@ class GatewayProcessor(UaProcessor):
         )
         self.send_response(requesthdr.RequestHandle, seqhdr, response)  # type: ignore[no-untyped-call]  # asyncua
 
-    def _transfer(self, parameters: Foreign, requesthdr: Foreign, seqhdr: Foreign) -> None:
+    async def _transfer(self, parameters: Foreign, requesthdr: Foreign, seqhdr: Foreign) -> None:
         response = ua.TransferSubscriptionsResponse()
-        response.Parameters.Results = self._active_session().take_over(parameters.SubscriptionIds or [], self)
+        session, ids = self._active_session(), parameters.SubscriptionIds or []
+        response.Parameters.Results = await session.take_over(ids, self)
         self.send_response(requesthdr.RequestHandle, seqhdr, response)  # type: ignore[no-untyped-call]  # asyncua
 
     def _active_session(self) -> GatewaySession:

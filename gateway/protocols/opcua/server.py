@@ -71,6 +71,13 @@ class GatewayInternalServer(InternalServer):
         await min(left, key=lambda s: s.idle_since).close_session(delete_subs=True)
         return True
 
+    async def close_if_left(self, session_id: ua.NodeId) -> None:
+        """Close a session that has neither a connection nor subscriptions any more."""
+        for session in list(self._external_sessions.values()):
+            same = session.session_id == session_id
+            if same and isinstance(session, GatewaySession) and session.is_left():
+                await session.close_session(delete_subs=True)
+
     def item_count(self) -> int:
         """Monitored items of all clients."""
         every = self.subscription_service.subscriptions.values()

@@ -51,6 +51,10 @@ class GatewaySession(InternalSession):
         """Monotonic time of its last request."""
         return self._last_activity
 
+    def is_left(self) -> bool:
+        """True when its connection is gone and no subscription waits for another one."""
+        return self.processor is not None and self.processor.gone and not self._subscriptions()
+
     def is_closed(self) -> bool:
         """True when its token opens nothing any more."""
         return self.state is SessionState.Closed
@@ -244,7 +248,7 @@ class GatewaySession(InternalSession):
             results.append(status(code))
         return own, results
 
-    def take_over(self, ids: Iterable[int], processor: GatewayProcessor) -> list[ua.TransferResult]:
+    async def take_over(self, ids: Iterable[int], processor: GatewayProcessor) -> list[ua.TransferResult]:
         """Transfer of subscriptions, for the same user and client certificate only (OPC 10000-4, 5.14.7)."""
         results = []
         for number in ids:
@@ -255,8 +259,10 @@ class GatewaySession(InternalSession):
             elif subscription.owner != (self.user.name or "", self.client_certificate) or not self.user.name:
                 result.StatusCode = status(ua.StatusCodes.BadUserAccessDenied)
             else:
+                before = subscription.session_id
                 subscription.session_id = self.session_id
                 subscription.rebind(processor)
+                await self.iserver.close_if_left(before)
                 result.AvailableSequenceNumbers = subscription.available()
             results.append(result)
         return results
