@@ -249,3 +249,11 @@ def test_another_gateway_takes_over_by_its_grant() -> None:
     scan = rig.write(block(3, owner=2, epoch=6, lease=3, pump=500))
     assert (scan.working.pump_pct, scan.sequence) == (50.0, 3)
     assert rig.plc.inputs[11:13] == [2, 6]
+
+
+def test_a_step_limit_of_the_plc_refuses_a_larger_step_as_out_of_range() -> None:
+    rig = Rig()
+    rig.plc._pump_step_max_raw = 200
+    before = round(rig.plc.working.pump_pct * 10)
+    assert rig.write(block(1, pump=before + 210)).reject is Reject.RANGE
+    assert rig.write(block(2, lease=2, pump=before + 150)).in_control
