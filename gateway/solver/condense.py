@@ -3,8 +3,8 @@
 Symbols of a plan, each with an interval that `predict` fills in for one check:
 `x:TAG` a measured value at acquisition; `p{k}:TAG` one without dynamics at instant k; `m{k}:TAG` its
 effective value during segment k; `d{k}:NAME` a disturbance during segment k; `e{k}:TAG` the effective
-action during segment k while the old or the new value may act; `new:TAG`, `old:TAG` the proposal and a value in force;
-`rate:TAG`, `kept_on:TAG`, `may_rise:TAG` facts about the proposal and the past.
+action during segment k while the old or the new value may act; `new:TAG`, `old:TAG` the proposal and a value
+in force; `rate:TAG`, `kept_on:TAG`, `may_rise:TAG` facts about the proposal and the past.
 """
 
 from __future__ import annotations

@@ -121,7 +121,9 @@ def _symbol(  # noqa: PLR0911  one return for each kind of symbol
         case "d":
             return rules.disturbances[rest]
         case "m":
-            return _grown(rules.variables[tag], facts.now[tag], plan.segments[index].end)
+            # its mean over the segment: a value at the rate's limit is halfway at half time
+            segment = plan.segments[index]
+            return _grown(rules.variables[tag], facts.now[tag], (segment.start + segment.end) / 2)
         case _:
             return _grown(rules.variables[tag], facts.now[tag], plan.instant(index))
 

@@ -178,7 +178,8 @@ class Story:
             during[name] = value
         for variable in self.rules.measured:
             if variable.tag not in self.rules.forms:
-                during[variable.tag] = self.later(self.state[variable.tag], variable, self.step)
+                # the mean over the step, which at the rate's limit is its value at half time
+                during[variable.tag] = self.later(self.state[variable.tag], variable, self.step / 2)
         ends: list[dict[str, Affine]] = []
         for part in parts:
             end: dict[str, Affine] = {}
