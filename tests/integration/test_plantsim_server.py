@@ -43,10 +43,10 @@ async def read_frame(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
 
 
 async def until(ready: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for what a scan brings about: each try is a round trip to the plant."""
+    """Wait for what a scan of the plant brings about, asking it no oftener than it scans."""
     async with asyncio.timeout(PATIENCE_S):
         while not await ready():
-            pass
+            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager
@@ -229,6 +229,34 @@ async def test_the_program_says_where_it_serves_and_stops_cleanly_with_its_log_c
     scans = list(read_scans(path))
     assert [scan.scan for scan in scans] == list(range(1, len(scans) + 1))
     assert scans[0].level_m == pytest.approx(2.5, abs=0.01)
+    assert violations(path) == []
+
+
+async def test_a_killed_plant_leaves_its_log_and_starts_again_on_the_same_port(tmp_path: Path) -> None:
+    path = tmp_path / "scan.csv"
+    port = 0
+    for run in (1, 2):
+        process = await start_program("--port", str(port), "--scan-log", str(path))
+        try:
+            port = await served_port(process)
+            async with connected(port) as (reader, writer):
+
+                async def logged(
+                    reader: asyncio.StreamReader = reader,
+                    writer: asyncio.StreamWriter = writer,
+                    run: int = run,
+                ) -> bool:
+                    writer.write(frame(1, "04 0000 000d"))
+                    await read_frame(reader)
+                    return path.exists() and path.read_bytes().count(b"monotonic_s") == run
+
+                await until(logged)
+        finally:
+            process.kill()
+            await process.wait()
+    scans = list(read_scans(path))
+    assert {scan.run for scan in scans} == {1, 2}
+    assert len(scans) >= 2 * 10
     assert violations(path) == []
 
 
