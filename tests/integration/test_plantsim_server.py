@@ -45,7 +45,7 @@ async def read_frame(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
 async def until(ready: Callable[[], Awaitable[bool]]) -> None:
     """Wait for what a scan of the plant brings about, asking it no oftener than it scans."""
     async with asyncio.timeout(PATIENCE_S):
-        while not await ready():
+        while not await ready():  # noqa: ASYNC110  # the event is on the other side of a socket
             await asyncio.sleep(0.02)
 
 
