@@ -125,16 +125,12 @@ class Judge:
         exempt = prepared.timed if as_backup else frozenset[int]()
         choices = {f"old:{tag}": values for tag, values in facts.old.items()}
         query = prepared.query
-        query.open(within, choices)
+        possible = query.open(within, choices)
         try:
-            premises = query.satisfiable()
-            if premises is not Answer.SAT:
-                reason = (
-                    "the premises cannot be met"
-                    if premises is Answer.UNSAT
-                    else "premises: no answer in budget"
+            if not possible:
+                return Judgement(
+                    findings=(), violated=(), undecided="broken assumption: the premises cannot be met"
                 )
-                return Judgement(findings=(), violated=(), undecided=reason)
             return self._judged(prepared, within, exempt)
         finally:
             query.close()

@@ -137,14 +137,19 @@ def _escapes(story: Story, ends: float) -> Iterator[str]:
         solver.add(z3.Implies(together, z3.Or([goal for _, goal in missed])))
         if asked(together) == "unsat":
             continue
-        for said, goal in missed:
-            found = asked(goal)
-            if found == "sat":
-                yield f"{said} is not kept from {_plant_terms(story, terms, solver.model())}"
-            elif found != "unsat":
-                yield f"no answer in the budget: {said}"
+        found = ((said, asked(goal)) for said, goal in missed)
+        for said, answer in found:
+            if answer != "unsat":
+                model = solver.model() if answer == "sat" else None
+                yield _escape(story, terms, said, model)
     if asked() != "sat":
         yield "the safe set is empty or the budget is spent: nothing is shown of it"
+
+
+def _escape(story: Story, terms: Terms, said: str, model: z3.ModelRef | None) -> str:
+    if model is None:
+        return f"no answer in the budget: {said}"
+    return f"{said} is not kept from {_plant_terms(story, terms, model)}"
 
 
 def _plant_terms(story: Story, terms: Terms, model: z3.ModelRef) -> str:
