@@ -28,14 +28,14 @@ class ProofBook:
     async def add(self, digest: str, modules: list[str]) -> None:
         """Remember a proof; durable when this returns. Raises `OSError`."""
         known = await asyncio.to_thread(_entries, self._path)
-        known.append({"modules": ", ".join(modules), "digest": digest})
+        known.append({"modules": modules, "digest": digest})
         body = json.dumps({"proved": known}, indent=1).encode()
         await asyncio.to_thread(write_durably, self._path, body)
         self._digests |= {digest}
 
 
-def _entries(path: Path) -> list[dict[str, str]]:
+def _entries(path: Path) -> list[dict[str, object]]:
     if not path.exists():
         return []
-    entries: list[dict[str, str]] = json.loads(path.read_text())["proved"]
+    entries: list[dict[str, object]] = json.loads(path.read_text())["proved"]
     return entries
