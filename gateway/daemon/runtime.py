@@ -30,8 +30,7 @@ from gateway.solver.watcher import FolderWatcher
 
 log = structlog.get_logger().bind(component="runtime")
 
-_PROVE_AT_LOAD_S = 0.4  # of the second in which a dropped file is in force
-_PROVE_LATER_S = 60.0
+_PROVE_S = 60.0
 _GENERATIONS_KEPT = 2  # the one before serves decisions still in flight
 
 
@@ -58,8 +57,6 @@ class RunningRules:
     async def activate(self, rule_set: RuleSet) -> None:
         """Put `rule_set` in force; raises what the pool raises, and then the old one stays."""
         await self._pool.load(rule_set)
-        if rule_set.modules and rule_set.proof_digest not in self._proofs:
-            await self._prove(rule_set, _PROVE_AT_LOAD_S)
         self._swap(rule_set)
         self._loaded.append(rule_set.generation)
         while len(self._loaded) > _GENERATIONS_KEPT:
@@ -68,19 +65,17 @@ class RunningRules:
             self._to_prove.put_nowait(rule_set)
 
     async def run(self) -> None:
-        """Proves, in the background, what the load could not prove in its budget; never ends by itself."""
+        """Proves what is in force and not known to be invariant; never ends by itself."""
         while True:
             rule_set = await self._to_prove.get()
             if rule_set.generation != self._rules.current.generation:
                 continue
-            if await self._prove(rule_set, _PROVE_LATER_S) and (
-                rule_set.generation == self._rules.current.generation
-            ):
+            if await self._prove(rule_set) and (rule_set.generation == self._rules.current.generation):
                 self._swap(rule_set)
 
-    async def _prove(self, rule_set: RuleSet, budget_s: float) -> bool:
+    async def _prove(self, rule_set: RuleSet) -> bool:
         try:
-            proof = await self._pool.prove(rule_set.generation, budget_s)
+            proof = await self._pool.prove(rule_set.generation, _PROVE_S)
         except GatewayError as exc:
             log.warning("safe_set_not_proved", generation=rule_set.generation, why=str(exc))
             return False

@@ -274,6 +274,11 @@ class Switches:
             assert await self._client.connect(), "the plant does not answer"
 
 
+def tell(figure: str) -> None:
+    """A figure of this run, for whoever looks (`pytest -s`, or the report of a failure)."""
+    sys.stdout.write(figure + "\n")
+
+
 def free_ports(count: int) -> list[int]:
     """Ports nobody listened on a moment ago, all different."""
     with contextlib.ExitStack() as stack:
