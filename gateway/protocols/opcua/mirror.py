@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from typing import Any
 
@@ -31,6 +32,7 @@ from gateway.protocols.opcua.wire import Foreign, sample, standard
 log = structlog.get_logger().bind(component="opcua")
 
 _SEEN_DECISIONS = 10_000
+_ITEMS_A_TURN = 100
 _SERVICE_LEVEL = standard(ua.ObjectIds.Server_ServiceLevel)
 HEALTHY, DEGRADED, NO_DATA = 255, 150, 1  # OPC 10000-4, 6.6.2.4.2
 _GATEWAY = "Diagnostics"
@@ -79,8 +81,10 @@ class Mirror:
         """Take one batch; a snapshot also removes what is no longer there."""
         if batch.snapshot:
             await self._drop_all_but(batch.items)
-        for item in batch.items:
+        for number, item in enumerate(batch.items):
             await self._apply_one(item)
+            if number % _ITEMS_A_TURN == _ITEMS_A_TURN - 1:
+                await asyncio.sleep(0)  # clients get their turn inside a large snapshot
         if batch.snapshot:
             self.synchronised = True
             log.info("mirror_synchronised", tags=len(self._tags), points=len(self._points.names))

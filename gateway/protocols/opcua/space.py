@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable
 
 from asyncua import ua
-from asyncua.server.address_space import AddressSpace, NodeManagementService
+from asyncua.server.address_space import AddressSpace, NodeData, NodeManagementService
 
 from gateway.protocols.opcua.methods import Method, Parameter
 from gateway.protocols.opcua.wire import Foreign, named, sample, standard
@@ -211,8 +211,22 @@ class Space:
         return attributes
 
     def _add(self, item: ua.AddNodesItem) -> None:
-        if item.RequestedNewNodeId not in self._aspace:
-            self._nodes.add_nodes([item])[0].StatusCode.check()
+        """Cheaply: asyncua compares a new node with all its siblings: 1.7 ms a tag in a full folder."""
+        if item.RequestedNewNodeId in self._aspace:
+            return
+        data, parent = NodeData(item.RequestedNewNodeId), self._aspace[item.ParentNodeId]
+        nodes: Foreign = self._nodes  # the steps of its `add_nodes`, which have no public names
+        nodes._add_node_attributes(data, item, add_timestamps=False)  # noqa: SLF001  # as above
+        self._aspace[data.nodeid] = data
+        below = ua.ReferenceDescription()
+        below.ReferenceTypeId, below.NodeId = item.ReferenceTypeId, data.nodeid
+        below.NodeClass, below.BrowseName = item.NodeClass, item.BrowseName
+        below.DisplayName, below.TypeDefinition = item.NodeAttributes.DisplayName, item.TypeDefinition
+        below.IsForward = True
+        parent.references.append(below)
+        nodes._add_ref_to_parent(data, item, parent)  # noqa: SLF001  # as above
+        if not item.TypeDefinition.is_null():
+            nodes._add_type_definition(data, item)  # noqa: SLF001  # as above
 
 
 def _below(node: ua.NodeId, name: str) -> bool:
