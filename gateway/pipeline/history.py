@@ -49,8 +49,10 @@ class OutputHistory:
 
     def confirm(self, value: Fraction, at: float) -> None:
         """The PLC's working value is `value`, by our own confirmed write."""
-        self._pending.clear()
         self._written_at = at
+        if any(attempt.under_way for attempt in self._pending):
+            self._pending.pop()  # the one that is confirmed
+        self._settle(value, at)
         self._extend(value, at, restart_hold=False)
 
     def cancel(self) -> None:
@@ -80,7 +82,9 @@ class OutputHistory:
         if self._pending and self._pending[-1].under_way and value in older:
             return False  # the newest attempt may still arrive
         unrequested = value not in older | {attempt.value for attempt in self._pending}
-        self._pending.clear()
+        if first or value != self._stretches[0].value:
+            self._settle(value, at)
+        self._pending.clear()  # where the value before is read back, none of them arrived
         self._extend(value, at, restart_hold=first or unrequested)
         return unrequested
 
@@ -99,6 +103,15 @@ class OutputHistory:
         if not self._stretches or self._pending:
             return 0.0
         return max(0.0, now - self._stretches[0].since)
+
+    def _settle(self, value: Fraction, at: float) -> None:
+        """Values that may have been in force until now become the past: ramps count from them too (S6)."""
+        for attempt in self._pending:
+            if attempt.value != value:
+                if self._stretches:
+                    self._stretches[0].until = max(self._stretches[0].until, at)
+                self._stretches.appendleft(_Stretch(attempt.value, attempt.left_at, at))
+        self._pending.clear()
 
     def _extend(self, value: Fraction, at: float, *, restart_hold: bool) -> None:
         newest = self._stretches[0] if self._stretches else None

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -37,6 +38,7 @@ log = structlog.get_logger().bind(component="solver_pool")
 
 MODULE = "gateway.solver.worker"
 LOAD_TIMEOUT_S = 20.0
+LATE_S = 1.0  # past its deadline; a worker looks at the clock itself
 RECYCLE_CHECKS = 200_000
 RECYCLE_RSS_BYTES = 400 * 1024 * 1024
 _LOOK_EVERY = 1_000  # checks between two looks at a worker's memory
@@ -90,7 +92,7 @@ class CheckerPool:
         self._seats: list[_Seat] = []
         self._idle: list[_Seat] = []
         self._changed = asyncio.Condition()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
         self._checks = self._lost = self._recycled = self._late = 0
 
@@ -175,13 +177,17 @@ class CheckerPool:
         except TimeoutError:
             self._late += 1
             return self._undetermined(request, "no solver worker was free before the deadline")
+        asking = asyncio.create_task(self._asked(seat, request, deadline), name=f"check {request.decision}")
+        self._tasks.add(asking)
+        asking.add_done_callback(self._tasks.discard)
         try:
-            answer = await self._ask(seat, Check(request, deadline.at), deadline.remaining(self._clock))
+            async with asyncio.timeout(deadline.remaining(self._clock)):
+                answer = await asyncio.shield(asking)
+        except TimeoutError:
+            self._late += 1
+            return self._undetermined(request, "the check was not done by the deadline")
         except WorkerLostError as exc:
-            log.warning("worker_lost", reason=str(exc), decision=request.decision)
             return self._undetermined(request, str(exc))
-        finally:
-            await self._return(seat)
         if isinstance(answer, Checked):
             return result(answer)
         reason = answer.reason if isinstance(answer, Failed) else "the worker answered something else"
@@ -209,15 +215,30 @@ class CheckerPool:
         )
         return found, None
 
+    async def _asked(self, seat: _Seat, request: CheckRequest, deadline: Deadline) -> Answer:
+        """The answer, awaited past the deadline: only a worker that hangs is worth its replacement."""
+        timeout_s = deadline.remaining(self._clock) + LATE_S
+        try:
+            return await self._ask(seat, Check(request, deadline.at), timeout_s)
+        except WorkerLostError as exc:
+            log.warning("worker_lost", reason=str(exc), decision=request.decision)
+            raise
+        finally:
+            await self._return(seat)
+
     async def _ask(self, seat: _Seat, ask: Ask, timeout_s: float) -> Answer:
         return answers.decode(await seat.worker.ask(encoder.encode(ask), timeout_s))
 
     async def _borrow(self, generation: int) -> _Seat:
-        """An idle seat whose worker has the generation."""
+        """An idle seat whose worker has the generation; idle ones found dead are replaced."""
         async with self._changed:
             while True:
+                for seat in [seat for seat in self._idle if not seat.worker.alive]:
+                    self._idle.remove(seat)
+                    self._lost += 1
+                    self._replace(seat)
                 for seat in self._idle:
-                    if generation in seat.loaded and seat.worker.alive:
+                    if generation in seat.loaded:
                         self._idle.remove(seat)
                         return seat
                 await self._changed.wait()

@@ -117,6 +117,36 @@ def test_s18_a_later_write_that_never_left_does_not_settle_an_earlier_one() -> N
     assert may_be(history, 102.2) == {OLD, NEW}
 
 
+def test_s6_a_value_that_may_have_been_in_force_stays_in_the_past() -> None:
+    history = known()
+    history.unconfirmed(NEW, 101.0)
+    history.ended(101.1)
+    history.confirm(OTHER, 102.0)
+    assert {(e.value, e.ceased_s_ago) for e in history.in_force(103.0)} == {
+        (OTHER, 0.0),
+        (NEW, 1.0),
+        (OLD, 1.0),
+    }
+
+
+def test_s6_confirming_the_old_value_again_does_not_forget_what_may_have_been_between() -> None:
+    history = known()
+    history.unconfirmed(NEW, 101.0)
+    history.ended(101.1)
+    history.unconfirmed(OLD, 102.0)
+    history.confirm(OLD, 102.1)
+    assert {e.value for e in history.in_force(103.0)} == {OLD, NEW}
+    assert history.current == OLD
+
+
+def test_s6_a_write_shown_not_to_have_arrived_leaves_no_past() -> None:
+    history = known()
+    history.unconfirmed(NEW, 101.0)
+    history.ended(101.1)
+    history.observe(OLD, 101.2)
+    assert [e.value for e in history.in_force(102.0)] == [OLD]
+
+
 def test_a_write_that_surely_never_left_changes_nothing() -> None:
     history = known()
     history.unconfirmed(NEW, 101.0)
