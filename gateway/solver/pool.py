@@ -179,7 +179,7 @@ class CheckerPool:
             return self._undetermined(request, "no solver worker was free before the deadline")
         asking = asyncio.create_task(self._asked(seat, request, deadline), name=f"check {request.decision}")
         self._tasks.add(asking)
-        asking.add_done_callback(self._tasks.discard)
+        asking.add_done_callback(self._asking_ended)
         try:
             async with asyncio.timeout(deadline.remaining(self._clock)):
                 answer = await asyncio.shield(asking)
@@ -214,6 +214,11 @@ class CheckerPool:
             rule_set_digest=rules.digest if rules is not None else "",
         )
         return found, None
+
+    def _asking_ended(self, asking: asyncio.Task[Answer]) -> None:
+        self._tasks.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # told in the log; whoever asked may have left at the deadline
 
     async def _asked(self, seat: _Seat, request: CheckRequest, deadline: Deadline) -> Answer:
         """The answer, awaited past the deadline: only a worker that hangs is worth its replacement."""
