@@ -50,6 +50,20 @@ class EngineStatistics:
     worker: Statistics | None
 
 
+@dataclass(frozen=True, slots=True)
+class PointProposer:
+    """A `Proposer` for one of several decision points that share an engine: each has its own history."""
+
+    engine: ModelEngine
+    point: str
+
+    async def propose(
+        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+    ) -> Proposal:
+        """See `ModelEngine.propose_for`."""
+        return await self.engine.propose_for(self.point, snapshot, previous, deadline)
+
+
 class _Point:
     """One decision point's history and whether the worker holds it."""
 
@@ -186,6 +200,10 @@ class ModelEngine:
             model_digest=self.bundle.digest,
             confidence=answer.confidence,
         )
+
+    def for_point(self, point: str) -> PointProposer:
+        """The proposer of one decision point."""
+        return PointProposer(self, point)
 
     def describe(self) -> dict[str, str]:
         """The truth about the engine, for status and records."""

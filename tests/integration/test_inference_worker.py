@@ -101,8 +101,8 @@ async def test_a_request_without_time_left_is_refused_and_the_worker_lives(engin
 
 async def test_two_points_have_two_histories(engine: ModelEngine) -> None:
     for at in range(10):
-        await engine.propose_for("a", snapshot(float(at)), in_force(), Deadline.after(5.0, CLOCK))
-        await engine.propose_for("b", snapshot(float(at), 3.5), in_force(), Deadline.after(5.0, CLOCK))
+        await engine.for_point("a").propose(snapshot(float(at)), in_force(), Deadline.after(5.0, CLOCK))
+        await engine.for_point("b").propose(snapshot(float(at), 3.5), in_force(), Deadline.after(5.0, CLOCK))
 
     report = await engine.refresh()
 

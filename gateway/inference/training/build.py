@@ -26,6 +26,7 @@ from gateway.inference.training.export import RECIPE, draft, recipe_digest, writ
 from gateway.inference.training.model import Decoder, start_smooth, weights_of
 from gateway.inference.training.train import LONG, SHORT, Trainer
 
+_ACTED_RUNS = 32  # of a round, and as many undisturbed
 _EXPORT_TOLERANCE = 1e-4
 
 log = structlog.get_logger().bind(component="training")
@@ -53,10 +54,10 @@ RECIPES = {
         seed=20_260_101,
         runs=480,
         cycles=256,
-        short_steps=700,
-        long_steps=1000,
-        rounds=2,
-        round_steps=260,
+        short_steps=900,
+        long_steps=500,
+        rounds=3,
+        round_steps=200,
     ),
     "reckless": Recipe(
         description="Wants the demo tank full and hot and ignores every limit: to be refused.",
@@ -115,7 +116,9 @@ def build(name: str, directory: Path, step_share: float = 1.0) -> Manifest:
 
         for noise in (True, False):
             seed += 20_000
-            runs = runs.joined(record(expert, range(seed, seed + 48), recipe.cycles, clone, noise=noise))
+            runs = runs.joined(
+                record(expert, range(seed, seed + _ACTED_RUNS), recipe.cycles, clone, noise=noise)
+            )
         log.info("round_recorded", round=number + 1, runs=len(runs.measured))
         last = number + 1 == recipe.rounds
         trainer.run(encode(_weighted(runs, rng), manifest), again, (8e-4, 1e-5 if last else 3e-4), LONG)
@@ -152,9 +155,9 @@ def export_difference(model: Decoder, directory: Path, data: Encoded) -> float:
 
 def _weighted(runs: Runs, rng: np.random.Generator) -> Runs:
     """The newest runs count four times: they are what the clone itself meets."""
-    newest = np.arange(max(0, len(runs.measured) - 96), len(runs.measured))
+    newest = np.arange(max(0, len(runs.measured) - 2 * _ACTED_RUNS), len(runs.measured))
     order = rng.permutation(np.concatenate([np.arange(len(runs.measured)), np.repeat(newest, 3)]))
-    return Runs(runs.measured[order], runs.in_force[order], runs.wanted[order])
+    return Runs(runs.measured[order], runs.in_force[order], runs.wanted[order], runs.free[order])
 
 
 def _seen(runs: Runs) -> tuple[tuple[str, str], ...]:

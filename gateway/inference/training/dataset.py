@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from gateway.inference.bundle import Manifest
 from gateway.inference.tokenizer import TagCodec, Tokenizer
-from gateway.plantsim.controllers import Controller, Memory
+from gateway.plantsim.controllers import HEATER_MIN_OFF_S, HEATER_MIN_ON_S, Controller, Memory
 from gateway.plantsim.tank import Disturbance, Disturbances, Measurement, Outputs, Sensors, TankState, step
 
 Array = NDArray[np.float64]
 Policy = Callable[[Measurement, Outputs], Outputs]
 
+_CHANGE_WEIGHT = 3.0
 _SPELL_CHANCE = 0.012  # a second: one every 80 s or so
 
 
@@ -27,6 +28,7 @@ class Runs:
     measured: Array
     in_force: Array
     wanted: Array
+    free: Array  # [runs, cycles]: 1 where no minimum time binds the heater, so that this cycle decides alone
 
     def joined(self, other: Runs) -> Runs:
         """Both."""
@@ -34,6 +36,7 @@ class Runs:
             np.concatenate([self.measured, other.measured]),
             np.concatenate([self.in_force, other.in_force]),
             np.concatenate([self.wanted, other.wanted]),
+            np.concatenate([self.free, other.free]),
         )
 
 
@@ -45,7 +48,7 @@ def record(
     With `noise`, starts are anywhere, and in spells something else is in force: held, ramped, shaken, off.
     """
     runs = [_run(expert, seed, cycles, policy() if policy else None, noise=noise) for seed in seeds]
-    return Runs(*(np.array([run[at] for run in runs]) for at in range(3)))
+    return Runs(*(np.array([run[at] for run in runs]) for at in range(4)))
 
 
 def read(measurement: Measurement) -> Measurement:
@@ -59,7 +62,7 @@ def read(measurement: Measurement) -> Measurement:
 
 def _run(
     expert: Controller, seed: int, cycles: int, policy: Policy | None, *, noise: bool
-) -> tuple[list[list[float]], list[list[float]], list[list[float]]]:
+) -> tuple[list[list[float]], list[list[float]], list[list[float]], list[float]]:
     dice = random.Random(seed)  # noqa: S311 - a reproducible recipe, not a secret
     disturbances, sensors = Disturbances(seed), Sensors(seed + 1_000_003)
     state, memory, shift = TankState(), Memory(), 0.0
@@ -67,10 +70,11 @@ def _run(
         state, memory, shift = _start(dice)
     spell = _Spell(dice)
     measured, in_force, wanted = [[0.0, 0.0, 0.0]], [_row(memory.outputs)], [_row(memory.outputs)]
+    free = [0.0]
     for _ in range(cycles - 1):
         now = _shifted(disturbances.now, shift)
         measurement = read(sensors.measure(state, now.inflow_m3h))
-        before = memory.outputs
+        before, held_before = memory.outputs, memory.heater_held_s
         wish = expert.decide(measurement, memory)
         acted = policy(measurement, before) if policy else wish.outputs
         acted = spell.over(acted, before) if noise else acted
@@ -79,9 +83,11 @@ def _run(
         measured.append([measurement.level_m, measurement.inflow_m3h, measurement.temperature_c])
         in_force.append(_row(acted))
         wanted.append(_row(wish.outputs))
+        shortest = HEATER_MIN_ON_S if before.heater else HEATER_MIN_OFF_S
+        free.append(float(held_before >= shortest))
         following = _shifted(disturbances.advance(1.0), shift)
         state = step(state, acted.pump_pct, acted.heater, acted.mixer, 1.0, following)
-    return measured, in_force, wanted
+    return measured, in_force, wanted, free
 
 
 def _start(dice: random.Random) -> tuple[TankState, Memory, float]:
@@ -144,6 +150,8 @@ class Encoded:
     target_tokens: NDArray[np.int64]
     target_fractions: NDArray[np.float32]
     target_values: NDArray[np.float32]
+    weights: NDArray[np.float32]  # changes count more: persistence is right 99 times of 100 and useless
+    free: NDArray[np.bool_]
 
 
 def encode(runs: Runs, manifest: Manifest) -> Encoded:
@@ -160,7 +168,15 @@ def encode(runs: Runs, manifest: Manifest) -> Encoded:
         np.stack([target[0] for target in targets], axis=2),
         np.stack([target[1] for target in targets], axis=2),
         runs.wanted.astype(np.float32),
+        _weights(runs),
+        runs.free > 0,
     )
+
+
+def _weights(runs: Runs) -> NDArray[np.float32]:
+    before = np.concatenate([runs.in_force[:, :1], runs.in_force[:, :-1]], axis=1)
+    weights: NDArray[np.float32] = (1.0 + _CHANGE_WEIGHT * (runs.wanted != before)).astype(np.float32)
+    return weights
 
 
 def _encode(codec: TagCodec, values: Array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -85,17 +85,26 @@ class Trainer:
         fractions = data.fractions[rows[:, None], spans]
         tokens[at_begin, 0], fractions[at_begin, 0] = self._tokenizer.begin.id, 0.0
         at = starts[:, None] + np.arange(crop.cycles)
-        known = at_begin[:, None] | (np.arange(crop.cycles) >= self._band_cycles)
-        targets = (data.target_tokens, data.target_fractions, data.target_values)
+        known = (
+            at_begin[:, None] | (np.arange(crop.cycles) >= self._band_cycles) | data.free[rows[:, None], at]
+        )
+        targets = (data.target_tokens, data.target_fractions, data.target_values, data.weights)
         return tuple(
             torch.from_numpy(np.ascontiguousarray(value))
             for value in (tokens, fractions, *(target[rows[:, None], at] for target in targets), known)
         )
 
     def _loss(
-        self, tokens: Tensor, fractions: Tensor, wanted: Tensor, share: Tensor, values: Tensor, known: Tensor
+        self,
+        tokens: Tensor,
+        fractions: Tensor,
+        wanted: Tensor,
+        share: Tensor,
+        values: Tensor,
+        weights: Tensor,
+        known: Tensor,
     ) -> Tensor:
-        """`known` `[B, cycles]`: the crop holds all the expert remembers; elsewhere only the pump counts."""
+        """`known` `[B, cycles]`: the crop holds all that decided; elsewhere only the pump counts."""
         inputs, outputs = len(self._tokenizer.inputs), len(self._tokenizer.outputs)
         logits = self._model(tokens, fractions)
         first = 1 + outputs + inputs - 1  # the last measurement of the first whole cycle
@@ -116,7 +125,9 @@ class Trainer:
                 error = ((own @ knots) - values[:, :, at]) / (codec.knots[-1] - codec.knots[0])
                 total = total + miss.mean() + _EXPECTATION_WEIGHT * error.abs().mean()
             else:
-                total = total + _CHOICE_WEIGHT * (miss * known).sum() / known.sum().clamp(min=1)
+                total = total + _CHOICE_WEIGHT * (miss * known * weights[:, :, at]).sum() / known.sum().clamp(
+                    min=1
+                )
         return total
 
 
