@@ -7,7 +7,7 @@ RUN_STAMP := $(VENV)/.stamp-run
 DEV_STAMP := $(VENV)/.stamp-dev
 PEERS := tests/peers
 APT_RUN := python3-venv mosquitto libsystemd-dev
-APT_TEST := mosquitto mosquitto-clients mbpoll
+APT_TEST := mosquitto mosquitto-clients mbpoll systemd-container
 
 .PHONY: run test setup setup-dev apt-run apt-test lint unit integration bench nightly lock clean
 

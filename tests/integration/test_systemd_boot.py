@@ -28,6 +28,9 @@ pytestmark = [
     ),
 ]
 
+# Where the booted tree sees the checkout and its environment, wherever they lie here: its /tmp is its own.
+CHECKOUT, VENV = "/srv/checkout", "/srv/venv"
+
 MUST_WORK = {
     "solve",
     "run_model",
@@ -102,8 +105,10 @@ def install(root: Path) -> None:
     call("systemd-tmpfiles", f"--root={root}", "--create", "o3-gateway.conf")
     (root / "etc/o3-gateway/constraints.d/m.json").write_text("{}")
     (root / "home/secret").mkdir(parents=True, exist_ok=True)
+    for place in (CHECKOUT, VENV):
+        (root / place.lstrip("/")).mkdir(parents=True, exist_ok=True)
     drop_in = DROP_IN.format(
-        python=sys.executable, repository=REPOSITORY, venv=sys.prefix, base=sys.base_prefix
+        python=f"{VENV}/bin/python", repository=CHECKOUT, venv=VENV, base=sys.base_prefix
     )
     (units / "o3-gateway.service.d/probe.conf").write_text(drop_in)
     (units / "o3-boot.target").write_text(BOOT_TARGET)
@@ -119,6 +124,8 @@ def test_under_the_unit_all_parts_work_nothing_else_does_and_the_watchdog_bites(
         "--keep-unit",
         "--private-network",
         "--quiet",
+        f"--bind-ro={REPOSITORY}:{CHECKOUT}",
+        f"--bind-ro={sys.prefix}:{VENV}",
     )
     booted = subprocess.run(  # noqa: S603 - our own words
         (*command, "-b", "systemd.unit=o3-boot.target"),
