@@ -36,6 +36,7 @@ from gateway.solver.check import Checks
 from gateway.solver.compile import compile_module
 from gateway.solver.ruleset import RuleSet
 from tests.bench.demo import RunningDemo, running_demo
+from tests.bench.opcua_call import call_ms
 from tests.bench.report import Figure, percentile
 
 RATE_HZ = 20.0
@@ -63,10 +64,11 @@ async def _run(console: Console) -> list[Figure]:
         async with running_demo(folder) as demo:
             idle = await _idle_percent(demo)
             measured = await _open_loop(demo, console)
+            calls = await call_ms(folder)
             memory = _memory_mb(demo)
         bare_engine, bare_solver = await _bare(folder)
     stages = _stages(measured)
-    _show(console, stages, measured, bare_engine, bare_solver)
+    _show(console, {**stages, "OPC UA Call": calls}, measured, bare_engine, bare_solver)
     verdict = measured.client_ms
     bare = statistics.median(bare_engine) + statistics.median(bare_solver)
     made = {
@@ -74,6 +76,8 @@ async def _run(console: Console) -> list[Figure]:
         "verdict_p99_ms": percentile(verdict, 0.99),
         "write_p50_ms": percentile(stages.get("whole", []), 0.50),
         "write_p99_ms": percentile(stages.get("whole", []), 0.99),
+        "opcua_call_p50_ms": percentile(calls, 0.50),
+        "opcua_call_p99_ms": percentile(calls, 0.99),
         "whole_over_bare": statistics.median(verdict) / bare,
         "memory_mb": memory,
         "idle_core_percent": idle,
