@@ -59,6 +59,7 @@ async def demo_broker(port: int, folder: Path) -> AsyncIterator[asyncio.subproce
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            start_new_session=True,  # a Ctrl-C for us is not one for it: our order of stopping holds
         )
     try:
         await _answers(process, port, folder / "mosquitto.log")
