@@ -91,6 +91,12 @@ class Proposer(Protocol):
         """Wanted setpoints; raises `InferenceError` or `WorkerLostError`."""
         ...
 
+    async def propose_aside(
+        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+    ) -> Proposal:
+        """The same for inputs that are not the plant's own (what-if, S20): nothing of them is remembered."""
+        ...
+
 
 Gate = Callable[[], str]  # called synchronously directly before the bytes; a reason closes it, "" opens it
 

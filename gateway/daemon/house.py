@@ -140,7 +140,8 @@ class House:
         configured = self.config.point(name)
         _, device = self.config.device_of(configured.outputs[0])
         settings = point_settings(self.config, configured)
-        return Point(settings, self.engines[configured.model], self.field.sinks[device.id])
+        proposer = self.engines[configured.model].for_point(configured.id)
+        return Point(settings, proposer, self.field.sinks[device.id])
 
     def _lane(self, point: Point) -> Lane:
         decider = Decider(

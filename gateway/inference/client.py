@@ -63,6 +63,12 @@ class PointProposer:
         """See `ModelEngine.propose_for`."""
         return await self.engine.propose_for(self.point, snapshot, previous, deadline)
 
+    async def propose_aside(
+        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+    ) -> Proposal:
+        """See `ModelEngine.propose_aside`."""
+        return await self.engine.propose_aside(self.point, snapshot, previous, deadline)
+
 
 class _Point:
     """One decision point's history and whether the worker holds it."""

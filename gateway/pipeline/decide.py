@@ -131,7 +131,10 @@ class Decider:
         if point.mode is Mode.ARMED and point.first_write_due and request.what_if is None:
             return register_values(previous, self._store.definitions, by="value_in_force")
         budget_s = request.deadline.remaining(self._clock) * _PROPOSE_SHARE
-        return await point.proposer.propose(work.snapshot, previous, Deadline.after(budget_s, self._clock))
+        deadline = Deadline.after(budget_s, self._clock)
+        if request.what_if is not None:
+            return await point.proposer.propose_aside(work.snapshot, previous, deadline)
+        return await point.proposer.propose(work.snapshot, previous, deadline)
 
     async def _check(
         self, work: Working, proposal: Proposal | None, *, may_repair: bool

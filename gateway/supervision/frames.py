@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # a worker that only receives and sends must not pay for the event loop at its start
+    import asyncio
 
 _HEADER = struct.Struct("!I")
 FRAME_LIMIT_BYTES = 16 * 1024 * 1024

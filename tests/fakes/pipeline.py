@@ -62,6 +62,7 @@ class ScriptedProposer:
     percent: int = 50
     failure: Exception | None = None
     asked: int = 0
+    asked_aside: int = 0
 
     async def propose(
         self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
@@ -70,6 +71,13 @@ class ScriptedProposer:
         self.asked += 1
         if self.failure is not None:
             raise self.failure
+        return proposal(self.percent)
+
+    async def propose_aside(
+        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+    ) -> Proposal:
+        del snapshot, previous, deadline
+        self.asked_aside += 1
         return proposal(self.percent)
 
 

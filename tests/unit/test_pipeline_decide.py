@@ -221,6 +221,7 @@ async def test_s20_a_what_if_is_answered_and_never_written() -> None:
     assert house.checker.requests[0].inputs[LEVEL].value == 3.0
     assert house.point.carried is None
     assert house.sink.written == []
+    assert (house.proposer.asked, house.proposer.asked_aside) == (0, 1)
 
 
 async def test_s23_the_first_write_after_arming_is_the_value_in_force() -> None:
