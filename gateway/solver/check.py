@@ -38,7 +38,8 @@ class Checks:
 
     def warm(self, hold_s: float, effect_delay_s: float) -> None:
         """Build the plan for two times before the first check needs it."""
-        self._prepared(hold_s, effect_delay_s)
+        if self.rules.modules:
+            self._prepared(hold_s, effect_delay_s)
 
     def check(
         self, request: CheckRequest, late: Callable[[], bool] = lambda: False

@@ -118,14 +118,12 @@ def _slack(formula: Row | Rows, box: Box) -> Slack:
 
 def _alternatives(parts: tuple[Row | Rows, ...], box: Box) -> Slack:
     """One part must hold. A part about actions alone is true or false; its distance means nothing."""
-    best: Slack | None = None
+    stateful: list[Slack] = []
+    settled: list[Slack] = []
     for part in parts:
         slack = _slack(part, box)
-        if isinstance(part, Row) and part.settled:
-            if slack.holds:
-                return Slack(_VACUOUS, None)
-            if best is None or (best.row is not None and best.row.settled and best.value < slack.value):
-                best = slack
-        elif best is None or (best.row is not None and best.row.settled) or best.value < slack.value:
-            best = slack
-    return best if best is not None else Slack(-_VACUOUS, None)
+        alone = slack.row is None or slack.row.settled
+        if alone and slack.holds:
+            return Slack(_VACUOUS, None)
+        (settled if alone else stateful).append(slack)
+    return max(stateful or settled, key=lambda s: s.value, default=Slack(-_VACUOUS, None))

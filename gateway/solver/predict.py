@@ -54,6 +54,9 @@ def micros_down(value: float) -> Fraction:
 
 def observe(rules: RuleSet, request: CheckRequest) -> Facts:
     """The premises; raises `UnusableError` where there are none anyone could stand on."""
+    if not rules.modules:
+        msg = "no constraint module is in force, and an empty rule set permits nothing"
+        raise UnusableError(msg)
     old = {str(v.tag): _in_force(v, request) for v in rules.actions}
     skew = _skew(rules, request.inputs)
     measured: dict[str, Interval] = {}

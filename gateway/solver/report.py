@@ -62,13 +62,17 @@ def described(
     chain = _false_part(rule.tree, point)
     told: set[str] = set()
     if chain is None:
-        said = f"`{rule.constraint.text}` does not hold"
+        said = (
+            "does not hold"
+            if rule.constraint.text == rule.constraint.message
+            else f"`{rule.constraint.text}`"
+        )
     else:
         left, right = chain
         said, told = _missed(rules, rule, point, left, right, duty.instant > 0)
-    others = {r.name for r in references(rule.tree)} | {
-        name for form in rules.forms.values() for name in form.terms if name in rules.variables
-    }
+    named = {reference.name for reference in references(rule.tree)}
+    moving = {n for tag in named & rules.forms.keys() for n in rules.forms[tag].terms if n in rules.variables}
+    others = named | moving
     parts = []
     for name in sorted(others - told):
         variable = rules.variables[TagId(name)]

@@ -48,4 +48,7 @@ def violates(
             point[reference.key] = witness[f"{reference.form}:{tag}"]
         elif tag not in point:
             point[tag] = witness[f"old:{tag}" if duty.old else f"new:{tag}"]
-    return None if truth(tree, point) else point
+    if truth(tree, point):
+        return None
+    acting = {str(v.tag): witness.get(f"{'old' if duty.old else 'new'}:{v.tag}") for v in rules.actions}
+    return point | {tag: value for tag, value in acting.items() if value is not None}

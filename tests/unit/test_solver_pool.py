@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from gateway.core.clock import Deadline, SystemClock
+from gateway.core.decision import Permitted, Repaired, Undetermined
+from gateway.solver.pool import CheckerPool, PoolError
+from gateway.solver.ruleset import RuleSet
+from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, Situation, module, proposal, rule_set
+
+CLOCK = SystemClock()
+
+
+@pytest_asyncio.fixture
+async def pool() -> AsyncIterator[CheckerPool]:
+    made = CheckerPool(2, CLOCK, warm=[(1.2, 0.3)])
+    await made.start()
+    await made.load(rule_set())
+    yield made
+    await made.aclose()
+    assert made.pids() == ()
+
+
+def soon() -> Deadline:
+    return Deadline.after(5.0, CLOCK)
+
+
+async def until_both_are_idle(pool: CheckerPool) -> None:
+    async with asyncio.timeout(20):
+        while pool.statistics().idle < 2:  # noqa: ASYNC110  what is awaited is a counter
+            await asyncio.sleep(0.01)
+
+
+async def test_a_check_in_a_worker_says_what_a_check_in_this_process_says(pool: CheckerPool) -> None:
+    result, state = await pool.check(Situation().request(proposal("82.5")), soon())
+
+    assert isinstance(result.verdict, Repaired)
+    assert result.verdict.setpoints == proposal("50").values
+    assert result.rule_set_digest == rule_set().digest
+    assert state is not None
+
+
+# A killed worker costs the decision that it held; the next one finds another worker warm.
+async def test_kill_9_of_the_worker_in_a_check_is_undetermined_and_the_next_verdict_comes_at_once(
+    pool: CheckerPool,
+) -> None:
+    for pid in pool.pids():
+        os.kill(pid, signal.SIGSTOP)  # so that the check is surely still held when the kill comes
+    held = asyncio.create_task(pool.check(Situation().request(proposal()), soon()))
+    async with asyncio.timeout(5):
+        while pool.statistics().idle == 2:  # noqa: ASYNC110  what is awaited is a counter
+            await asyncio.sleep(0.001)
+    holder = next(s.worker.pid for s in pool._seats if s not in pool._idle)
+    assert holder is not None
+    killed_at = time.monotonic()
+    os.kill(holder, signal.SIGKILL)
+    for pid in pool.pids():
+        if pid != holder:
+            os.kill(pid, signal.SIGCONT)
+
+    result, state = await held
+    after, _ = await pool.check(Situation().request(proposal()), soon())
+    passed = time.monotonic() - killed_at
+
+    assert isinstance(result.verdict, Undetermined)
+    assert "died while it held a request" in result.verdict.reason
+    assert state is None
+    assert isinstance(after.verdict, Permitted)
+    assert passed < 0.83
+    await until_both_are_idle(pool)
+    assert pool.statistics().lost == 1
+    assert len(pool.pids()) == 2
+
+
+async def test_a_worker_that_misses_the_deadline_is_killed_and_replaced(pool: CheckerPool) -> None:
+    for pid in pool.pids():
+        os.kill(pid, signal.SIGSTOP)
+
+    result, _ = await pool.check(Situation().request(proposal()), Deadline.after(0.05, CLOCK))
+
+    assert isinstance(result.verdict, Undetermined)
+    assert "deadline" in result.verdict.reason
+    async with asyncio.timeout(20):
+        while pool.statistics().lost < 1:  # noqa: ASYNC110  what is awaited is a counter
+            await asyncio.sleep(0.01)
+    for pid in pool.pids():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    await until_both_are_idle(pool)
+    again, _ = await pool.check(Situation().request(proposal()), soon())
+    assert isinstance(again.verdict, Permitted)
+
+
+async def test_a_replacement_knows_every_generation_in_force(pool: CheckerPool) -> None:
+    await pool.load(rule_set(module(), module(LOWER_LEVEL), generation=2))
+    for pid in pool.pids():
+        os.kill(pid, signal.SIGKILL)
+    for _ in range(2):
+        await pool.check(Situation().request(proposal()), soon())
+    await until_both_are_idle(pool)
+
+    for generation in (1, 2):
+        for _ in range(2):
+            result, _ = await pool.check(Situation(generation=generation).request(proposal()), soon())
+            assert isinstance(result.verdict, Permitted)
+            assert result.generation == generation
+
+
+# Swap: the new set is compiled beside the old one, and no check waits for it or misses its own generation.
+async def test_checks_go_on_while_a_new_generation_is_loaded_and_the_old_one_dropped(
+    pool: CheckerPool,
+) -> None:
+    current, seen = 1, []
+
+    async def decide() -> None:
+        for _ in range(60):
+            result, _ = await pool.check(Situation(generation=current).request(proposal()), soon())
+            seen.append((result.generation, type(result.verdict)))
+
+    deciding = asyncio.create_task(decide())
+    for generation in (2, 3):
+        await pool.load(rule_set(module(), module(LOWER_LEVEL), generation=generation))
+        current = generation
+    await deciding
+    await pool.drop(1)
+    gone, _ = await pool.check(Situation(generation=1).request(proposal()), soon())
+
+    assert {verdict for _, verdict in seen} == {Permitted}
+    assert [g for g, _ in seen] == sorted(g for g, _ in seen)
+    assert isinstance(gone.verdict, Undetermined)
+    assert "not loaded" in gone.verdict.reason
+    assert pool.statistics().generations == (2, 3)
+
+
+async def test_an_empty_rule_set_can_be_loaded_and_permits_nothing(pool: CheckerPool) -> None:
+    await pool.load(RuleSet.of((), 9))
+
+    result, _ = await pool.check(Situation(generation=9).request(proposal()), soon())
+
+    assert isinstance(result.verdict, Undetermined)
+
+
+async def test_a_loaded_set_is_proved_in_a_process_of_its_own(pool: CheckerPool) -> None:
+    await pool.load(rule_set(module(BUFFER_TANK, ("temp <= 74.04", "temp <= 74.9")), generation=2))
+
+    refuted = await pool.prove(2)
+
+    assert not refuted.holds
+    assert "max-temperature" in refuted.escape
+    with pytest.raises(PoolError, match="not loaded"):
+        await pool.prove(77)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.solver.ruleset import RuleSet
+from gateway.solver.safeset import main, prove, read_proofs
+from tests.unit.solver_demo import (
+    BUFFER_TANK,
+    HEATER,
+    LEVEL,
+    LOWER_LEVEL,
+    MIXER,
+    PUMP,
+    ROOT,
+    module,
+    rule_set,
+)
+
+PROOFS = ROOT / "constraints" / "proofs.json"
+OUTPUTS = (PUMP, HEATER, MIXER)
+
+
+# S1: the committed digest is worth only what a fresh proof says.
+@pytest.mark.parametrize(
+    "paths", [(BUFFER_TANK,), (BUFFER_TANK, LOWER_LEVEL)], ids=["tank", "tank and lower level"]
+)
+def test_s1_the_committed_proofs_are_proved_again(paths: tuple[Path, ...]) -> None:
+    rules = rule_set(*(module(path) for path in paths))
+
+    proof = prove(rules)
+
+    assert proof.escape == ""
+    assert proof.digest in read_proofs(PROOFS)
+    assert rules.armable(OUTPUTS, read_proofs(PROOFS)) == ""
+
+
+# S1: a set that is only a little too large is told with a state that escapes.
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ('"heater implies temp <= 74.04"', '"heater implies temp <= 74.2"', "max-temperature"),
+        ("0.05184 - 0.0008498*pump", "0.03 - 0.0008498*pump", "no-overflow"),
+        (
+            '"heater implies level >= 0.50255 + 0.0003125*pump"',
+            '"heater implies level >= 0.5"',
+            "no-dry-fire",
+        ),
+        ('"heater implies mixer >= 1",\n', '"mixer >= 0",\n', "heater-needs-mixing"),
+        ('"drift": ["-1.1", "0.001"]', '"drift": ["-1.1", "0.02"]', "temp"),
+    ],
+)
+def test_s1_a_set_that_is_not_invariant_shows_the_escaping_state(old: str, new: str, names: str) -> None:
+    proof = prove(rule_set(module(BUFFER_TANK, (old, new))))
+
+    assert not proof.holds
+    assert names in proof.escape
+    assert "is not kept from level " in proof.escape
+
+
+def test_s1_a_spent_budget_proves_nothing() -> None:
+    assert not prove(rule_set(), budget_s=0.0).holds
+
+
+def test_s1_an_empty_safe_set_proves_nothing() -> None:
+    proof = prove(
+        rule_set(
+            module(BUFFER_TANK, ('"temp <= 75",\n    "heater', '"temp <= 75", "temp >= 80",\n    "heater'))
+        )
+    )
+
+    assert not proof.holds
+
+
+# S5, S11, S24: why a point cannot be armed is said.
+def test_a_set_without_proof_dynamics_or_modules_cannot_be_armed() -> None:
+    proved = read_proofs(PROOFS)
+
+    assert "not proved" in rule_set().armable(OUTPUTS, frozenset())
+    assert "snapshot only" in rule_set(module(LOWER_LEVEL)).armable((PUMP,), proved)
+    assert "permits nothing" in RuleSet.of((), 1).armable(OUTPUTS, proved)
+    assert f"governs `{LEVEL}.X`" in rule_set().armable((PUMP, type(PUMP)(f"{LEVEL}.X")), proved)
+
+
+def test_a_change_of_wording_or_margin_display_needs_no_new_proof_and_a_change_of_a_limit_does() -> None:
+    wording = rule_set(module(BUFFER_TANK, ("tank would overflow", "overflow ahead")))
+    limit = rule_set(module(BUFFER_TANK, ('"require": "level <= 3.6"', '"require": "level <= 3.601"')))
+
+    assert wording.proof_digest == rule_set().proof_digest
+    assert limit.proof_digest != rule_set().proof_digest
+
+
+def test_the_command_notes_a_proof_and_refuses_what_is_not_invariant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tags = ["--tags", str(ROOT / "packaging" / "demo" / "tk1.csv"), "--proofs", str(tmp_path / "proofs.json")]
+    broken = tmp_path / "broken.json"
+    broken.write_text(BUFFER_TANK.read_text().replace("temp <= 74.04", "temp <= 74.9"))
+
+    assert main([str(BUFFER_TANK), *tags]) == 0
+    assert read_proofs(tmp_path / "proofs.json") == {rule_set().proof_digest}
+    assert main([str(broken), *tags]) == 1
+    assert "not invariant" in capsys.readouterr().err
