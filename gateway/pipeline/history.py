@@ -8,7 +8,9 @@ from fractions import Fraction
 
 from gateway.core.ports import InForce
 
-_KEEP_S = 120.0  # a full-span ramp of 1 %/s
+_KEEP_S = 30.0  # a ramp kept over every window up to this is exceeded by one step in 30 s over longer ones
+_EXACT_S = 1.0  # younger values are listed one by one
+_BUCKET_S = 0.5  # older ones as the lowest and highest of each bucket, at the bucket's youngest age
 
 
 @dataclass(slots=True)
@@ -89,13 +91,23 @@ class OutputHistory:
         return unrequested
 
     def in_force(self, now: float) -> tuple[InForce, ...]:
-        """Values newest first with seconds since each last held; `ceased_s_ago` 0 may be in force now."""
-        entries: list[InForce] = []
-        entries += (InForce(attempt.value, 0.0) for attempt in reversed(self._pending))
+        """Values newest first with seconds since each last held; `ceased_s_ago` 0 may be in force now.
+
+        Values older than a second are thinned to what bounds a ramp: never less strict, and twenty decisions
+        a second do not make every check carry hundreds of values.
+        """
+        entries = [InForce(attempt.value, 0.0) for attempt in reversed(self._pending)]
+        buckets: dict[int, list[InForce]] = {}
         for index, stretch in enumerate(self._stretches):
-            ceased = 0.0 if index == 0 else now - stretch.until
-            if ceased <= _KEEP_S:
-                entries.append(InForce(stretch.value, ceased))
+            entry = InForce(stretch.value, 0.0 if index == 0 else now - stretch.until)
+            if entry.ceased_s_ago <= _EXACT_S:
+                entries.append(entry)
+            elif entry.ceased_s_ago <= _KEEP_S:
+                buckets.setdefault(int(entry.ceased_s_ago / _BUCKET_S), []).append(entry)
+        for held in buckets.values():
+            youngest = min(entry.ceased_s_ago for entry in held)
+            values = sorted({entry.value for entry in held})
+            entries += [InForce(value, youngest) for value in dict.fromkeys((values[0], values[-1]))]
         return tuple(entries)
 
     def held_s(self, now: float) -> float:
