@@ -21,10 +21,12 @@ from gateway.protocols.opcua.settings import Settings, load
 log = structlog.get_logger().bind(component="opcua")
 
 EXIT_CONFIG, EXIT_LISTEN = 2, 3
+_PARENT_LOOK_S = 0.5
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; 2: settings, 3: cannot listen."""
+    """Serve until SIGTERM, SIGINT or the end of the parent process; 2: settings, 3: cannot listen."""
+    parent = os.getppid()  # asked first: a parent that ends during the start is noticed too
     parser = argparse.ArgumentParser(prog="o3-opcua")
     parser.add_argument("--link", type=Path, required=True, help="the daemon's internal port")
     parser.add_argument("--config", type=Path, required=True, help="settings, JSON")
@@ -38,26 +40,36 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{exc}\n")
         return EXIT_CONFIG
     try:
-        asyncio.run(_run(settings, options.link, options.ready_fd))
+        asyncio.run(_run(settings, options.link, options.ready_fd, parent))
     except OSError as exc:
         sys.stderr.write(f"cannot listen on {settings.host}:{settings.port}: {exc.strerror or exc}\n")
         return EXIT_LISTEN
     return 0
 
 
-async def _run(settings: Settings, link: Path, ready_fd: int | None) -> None:
+async def _run(settings: Settings, link: Path, ready_fd: int | None, parent: int) -> None:
     async with serving(settings) as running:
         following = asyncio.create_task(
             follow(running, lambda: LinkClient.connect(link, "o3-opcua")), name="opcua-follow"
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, following.cancel)
+        watching = asyncio.create_task(_end_with(parent, following), name="opcua-parent")
         freeze()
         if ready_fd is not None:
             os.write(ready_fd, f"{running.server.port}\n".encode())
             os.close(ready_fd)
         with contextlib.suppress(asyncio.CancelledError):  # a signal, or the end of the loop
             await following
+        watching.cancel()
+
+
+async def _end_with(parent: int, following: asyncio.Task[None]) -> None:
+    """A daemon killed outright leaves nobody holding the port of the next one's o3-opcua."""
+    while os.getppid() == parent:  # noqa: ASYNC110 - the kernel offers no event for it
+        await asyncio.sleep(_PARENT_LOOK_S)
+    log.warning("parent_ended")
+    following.cancel()
 
 
 if __name__ == "__main__":

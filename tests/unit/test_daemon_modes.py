@@ -1,0 +1,136 @@
+"""Modes and the kill switch: recorded before they count, disarming at once (S23, S24, S27)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gateway.core.clock import Deadline, FakeClock
+from gateway.core.decision import Mode, PointId
+from gateway.core.errors import LinkBrokenError
+from gateway.core.quality import StatusCode
+from gateway.daemon.modes import Modes
+from gateway.daemon.reporting import Reporter
+from gateway.pipeline.point import Point
+from gateway.storage.audit import AuditLog
+from gateway.storage.state import DurableState
+from tests.fakes.pipeline import LEVEL, House
+
+TANK = PointId("tank")
+
+
+@dataclass
+class Rig:
+    house: House
+    modes: Modes
+    audit: AuditLog
+    state: DurableState
+    reporter: Reporter
+
+    async def events(self) -> list[tuple[str, str]]:
+        return [(event.kind, event.who) for event in await self.audit.events(20)]
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    house, clock = House(), FakeClock()
+    audit, state = AuditLog(tmp_path / "audit.sqlite", clock), DurableState(tmp_path / "state.json")
+    changed: list[Point] = []
+    reporter = Reporter(
+        clock=clock,
+        definitions=house.store.definitions,
+        audit=audit,
+        state=state,
+        publish_decision=lambda _view: None,
+        publish_alarm=lambda _alarm: None,
+        publish_point=changed.append,
+    )
+    modes = Modes(
+        clock=clock,
+        points={TANK: house.point},
+        rules=house.rules,
+        store=house.store,
+        writer=house.writer,
+        audit=audit,
+        state=state,
+        reporter=reporter,
+        changed=changed.append,
+        model_digest=lambda _point: "model-1",
+    )
+    house.point.mode = Mode.SHADOW
+    await audit.start()
+    yield Rig(house, modes, audit, state, reporter)
+    await audit.aclose()
+
+
+async def test_arming_is_recorded_and_asks_for_a_first_write_of_the_value_in_force(rig: Rig) -> None:
+    assert not await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    assert rig.house.point.mode is Mode.ARMED
+    assert rig.house.point.first_write_due
+    assert ("mode", "anna") in await rig.events()
+    memory = rig.state.point(TANK)
+    assert memory.armed_before
+    assert memory.digests == {"rule_set": "digest-1", "model": "model-1"}
+
+
+async def test_what_may_not_be_armed_stays_as_it_was_and_says_why(rig: Rig) -> None:
+    rig.house.sample(LEVEL, 2.0, StatusCode.Bad)
+    why = await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    assert why == "`tank` cannot be armed: input `LT` is Bad"
+    assert rig.house.point.mode is Mode.SHADOW
+    assert await rig.events() == []
+
+
+async def test_disarming_gives_the_plant_back_at_once(rig: Rig) -> None:
+    await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    await rig.modes.set_mode(rig.house.point, Mode.ADVISORY, "anna")
+    assert rig.house.sink.released == 1
+    assert not rig.state.point(TANK).armed_before
+
+
+async def test_disarming_does_not_wait_for_a_link_that_is_gone(rig: Rig) -> None:
+    async def broken(deadline: Deadline) -> None:
+        del deadline
+        raise LinkBrokenError("plc", "reset")
+
+    await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    rig.house.sink.release = broken  # type: ignore[method-assign]
+    assert not await rig.modes.set_mode(rig.house.point, Mode.SHADOW, "anna")
+    assert rig.house.point.mode is Mode.SHADOW
+
+
+async def test_the_kill_switch_is_durable_and_forbids_arming_until_resumed(rig: Rig, tmp_path: Path) -> None:
+    await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    await rig.modes.stop_writes("otto", resume=False)
+    assert rig.house.sink.released == 1
+    assert DurableState(tmp_path / "state.json").writes_stopped
+    assert "kill switch" in await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    await rig.modes.stop_writes("otto", resume=True)
+    assert not await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+
+
+async def test_s19_an_unrequested_change_ends_in_advisory_with_an_alarm(rig: Rig) -> None:
+    await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    await rig.modes.disarm_unrequested(rig.house.point, "`P.SP` became 70 without a request")
+    assert rig.house.point.mode is Mode.ADVISORY
+    assert "without a request" in rig.reporter.alarms["point:tank"].cause
+    assert not await rig.modes.acknowledge("point:tank", "otto")
+    assert rig.reporter.alarms["point:tank"].acknowledged
+
+
+async def test_acknowledging_nothing_names_what_stands(rig: Rig) -> None:
+    assert await rig.modes.acknowledge("point:tank", "otto") == (
+        "no alarm stands for `point:tank`; standing: none"
+    )
+
+
+async def test_stopping_releases_first_and_forgets_no_mode(rig: Rig) -> None:
+    await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    async with asyncio.timeout(1):
+        await rig.modes.release_all()
+    assert rig.house.sink.released == 1
+    assert rig.state.point(TANK).armed_before  # so that the next start may arm again (S23)

@@ -1,0 +1,86 @@
+"""Read-back: what each output really is, and whose change it was (S18, S19, S22, S23)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from gateway.core.decision import Mode
+from gateway.core.quality import StatusCode
+from gateway.daemon.readback import ReadBack
+from tests.fakes.pipeline import PUMP, PUMP_PV, STATUS, House, pump
+
+REMOTE_ONLY, IN_CONTROL = 1, 3
+
+
+def watched() -> tuple[House, ReadBack]:
+    house = House()
+    read_back = ReadBack({house.point.settings.id: house.point}, house.store, house.writer)
+    house.store.observe(read_back.take)
+    house.clock.advance(0.1)
+    house.sample(PUMP_PV, 40.0)
+    return house, read_back
+
+
+def test_s19_a_change_nobody_requested_while_in_control_is_told_once() -> None:
+    house, read_back = watched()
+    house.clock.advance(0.1)
+    house.sample(PUMP_PV, 70.0)
+    found = read_back.settle()
+    assert [(point.settings.id, why) for point, why in found] == [
+        ("tank", "`P.SP` became 70.0 without a request")
+    ]
+    assert read_back.settle() == []
+    assert house.point.previous() == {PUMP: Fraction(70)}
+
+
+def test_what_the_plcs_own_fallback_does_is_taken_over_and_is_no_fault() -> None:
+    house, read_back = watched()
+    house.clock.advance(0.1)
+    house.sample(STATUS, REMOTE_ONLY)
+    house.sample(PUMP_PV, 41.0)
+    assert read_back.settle() == []
+    assert house.point.first_write_due
+    house.sample(STATUS, IN_CONTROL)  # regained before anybody looked again
+    assert read_back.settle() == []
+
+
+def test_s18_a_value_that_stays_settles_an_unconfirmed_write() -> None:
+    house, read_back = watched()
+    history = house.point.histories[PUMP]
+    house.point.unconfirmed((pump(40),), house.clock.monotonic())
+    history.ended(house.clock.monotonic())
+    read_back.settle()
+    house.clock.advance(0.1)
+    house.sample(PUMP_PV, 40.0)  # no change, so no observer hears of it
+    read_back.settle()
+    assert house.point.previous() == {PUMP: Fraction(40)}
+
+
+def test_a_working_value_that_is_not_good_says_nothing() -> None:
+    house, read_back = watched()
+    house.clock.advance(0.1)
+    house.sample(PUMP_PV, 70.0, StatusCode.UncertainLastUsableValue)
+    assert read_back.settle() == []
+    assert house.point.previous() == {PUMP: Fraction(40)}
+
+
+def test_s23_a_status_word_older_than_the_confirmed_write_does_not_ask_for_a_first_write_again() -> None:
+    house, read_back = watched()
+    house.sample(STATUS, REMOTE_ONLY)
+    house.clock.advance(0.05)
+    house.point.confirm((pump(50),), house.clock.monotonic())
+    house.point.first_write_due = False
+    read_back.settle()
+    assert not house.point.first_write_due
+    house.clock.advance(0.1)
+    house.sample(STATUS, REMOTE_ONLY)
+    read_back.settle()
+    assert house.point.first_write_due
+
+
+def test_a_change_in_shadow_is_taken_over_and_not_told() -> None:
+    house, read_back = watched()
+    house.point.mode = Mode.SHADOW
+    house.clock.advance(0.1)
+    house.sample(PUMP_PV, 70.0)
+    assert read_back.settle() == []
