@@ -133,9 +133,9 @@ class Checks:
         present = backup.in_force(self.rules, facts)
         if present is None:
             return False
-        exempt = prepared.timed
-        now = prepared.slacks(prepared.box(facts, _values(present)), exempt)
-        then = prepared.slacks(prepared.box(facts, _values(candidate)), exempt)
+        binding = [index for index in prepared.binding if index not in prepared.timed]
+        now = prepared.slacks(prepared.box(facts, _values(present)), binding)
+        then = prepared.slacks(prepared.box(facts, _values(candidate)), binding)
         return all(slack >= 0 or slack >= now[rule] for rule, slack in then.items())
 
     def _result(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +24,7 @@ from gateway.solver.terms import Answer, Budget, Query
 log = structlog.get_logger().bind(component="solver")
 
 _PLANS = 8  # pairs of times kept ready
-_MOVES_WITH_PROPOSAL = ("new:", "rate:", "e")
+_WITH_PROPOSAL = ("new:", "rate:", "e")  # kinds of symbols that another proposal changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +70,16 @@ class Prepared:
         self.informational = frozenset(
             i for i, rule in enumerate(self.plan.rules) if rule.constraint.kind == "informational"
         )
+        self.changing = frozenset(n for n in self.plan.symbols if n.startswith(_WITH_PROPOSAL))
+        self.binding = tuple(i for i in range(len(self.plan.rules)) if i not in self.informational)
+        self._movable: dict[int, list[tuple[Duty, Scaled]]] = {}
+        self._fixed: list[Scaled] = []
+        for index in self.binding:
+            for duty, formula in self._duties[index]:
+                if symbols(duty.formula) & self.changing:
+                    self._movable.setdefault(index, []).append((duty, formula))
+                else:
+                    self._fixed.append(formula)
 
     def box(self, facts: Facts, new: Mapping[TagId, Fraction]) -> dict[str, tuple[int, int]]:
         """The premises of one proposal."""
@@ -77,22 +87,25 @@ class Prepared:
 
     def worst(self, index: int, within: Box) -> Worst | None:
         """The nearest limit of one rule over a box."""
-        found: Worst | None = None
-        for duty, formula in self._duties[index]:
-            slack = formula.slack(within)
-            if found is None or slack.value * found.scaled.unit < found.slack.value * formula.unit:
-                found = Worst(slack, duty, formula)
-        return found
+        return _worst(self._duties[index], within)
 
-    def slacks(self, within: Box, exempt: AbstractSet[int]) -> dict[int, Fraction]:
-        """Least slack of every critical and standard rule, in its own unit."""
-        found: dict[int, Fraction] = {}
-        for index in range(len(self.plan.rules)):
-            if index not in exempt and index not in self.informational:
-                worst = self.worst(index, within)
-                if worst is not None:
-                    found[index] = Fraction(worst.slack.value, worst.scaled.unit)
-        return found
+    def slacks(self, within: Box, rules: Iterable[int]) -> dict[int, Fraction]:
+        """Least slack of each of some rules, in its own unit."""
+        worst = ((index, self.worst(index, within)) for index in rules)
+        return {i: Fraction(w.slack.value, w.scaled.unit) for i, w in worst if w is not None}
+
+    def movable_slacks(self, within: Box) -> dict[int, Fraction]:
+        """Least slack of each critical and standard rule, as far as a proposal can change it."""
+        worst = ((index, _worst(duties, within)) for index, duties in self._movable.items())
+        return {i: Fraction(w.slack.value, w.scaled.unit) for i, w in worst if w is not None}
+
+    def hopeless(self, within: Box) -> bool:
+        """Whether intervals cannot show what no proposal can change."""
+        return not all(formula.slack(within).holds for formula in self._fixed)
+
+    def changed(self, facts: Facts, new: Mapping[TagId, Fraction], before: Box) -> dict[str, tuple[int, int]]:
+        """The premises of another proposal, from those of one before."""
+        return {**before, **box(self.rules, self.plan, facts, new, self.changing)}
 
     def duties(self, index: int) -> list[Duty]:
         """Everything one rule demands."""
@@ -214,6 +227,15 @@ class Judge:
             rule.where,
         )
         return finding, Shown(finding, described(self.rules, rule, point, start, prepared.plan, duty)), ""
+
+
+def _worst(duties: Iterable[tuple[Duty, Scaled]], within: Box) -> Worst | None:
+    found: Worst | None = None
+    for duty, formula in duties:
+        slack = formula.slack(within)
+        if found is None or slack.value * found.scaled.unit < found.slack.value * formula.unit:
+            found = Worst(slack, duty, formula)
+    return found
 
 
 def _telling(shown: Shown) -> tuple[bool, bool, Fraction]:

@@ -242,7 +242,7 @@ class CheckerPool:
                     self._idle.remove(seat)
                     self._lost += 1
                     self._replace(seat)
-                for seat in self._idle:
+                for seat in reversed(self._idle):  # the one that worked last: its caches are warm
                     if generation in seat.loaded:
                         self._idle.remove(seat)
                         return seat

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -85,10 +85,15 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
 
 
 def box(
-    rules: RuleSet, plan: Plan, facts: Facts, new: Mapping[TagId, Fraction]
+    rules: RuleSet,
+    plan: Plan,
+    facts: Facts,
+    new: Mapping[TagId, Fraction],
+    names: Iterable[str] | None = None,
 ) -> dict[str, tuple[int, int]]:
-    """Every symbol of a plan as an interval in whole units, for one proposal."""
-    return {name: outward(*_symbol(rules, plan, facts, new, name)) for name in plan.symbols}
+    """Every symbol of a plan, or those named, as an interval in whole units, for one proposal."""
+    wanted = plan.symbols if names is None else names
+    return {name: outward(*_symbol(rules, plan, facts, new, name)) for name in wanted}
 
 
 def rates(rules: RuleSet, facts: Facts, tag: str, value: Fraction) -> Interval:

@@ -21,6 +21,8 @@ _MOST = 64  # combinations of booleans and whole numbers
 def candidates(rules: RuleSet, prepared: Prepared, facts: Facts, proposal: Proposal) -> Iterator[Proposal]:
     """Register values that the interval pass permits, nearest first. Each still needs the whole check."""
     wanted = {v.tag: v for v in proposal.values}
+    if prepared.hopeless(prepared.box(facts, proposal.engineering())):
+        return
     for discrete in _combinations(rules, facts, wanted):
         found = _on_segment(rules, prepared, facts, wanted | discrete)
         if found is not None and found != wanted:
@@ -87,7 +89,9 @@ def _on_segment(
     """
     reals = [v for v in rules.actions if v.sort == "real"]
     starts = {v.tag: facts.old[v.tag][0] for v in reals}
-    parts = max((abs(wanted[v.tag].raw - _counts(v, starts[v.tag])) for v in reals), default=0)
+    moved = [abs(wanted[v.tag].raw - _counts(v, starts[v.tag])) for v in reals]
+    parts = max(moved, default=0)
+    stride = -(-parts // min((n for n in moved if n), default=1))  # so far that every output moves a count
 
     def point(index: int) -> dict[TagId, RegisterValue]:
         found = dict(wanted)
@@ -99,10 +103,11 @@ def _on_segment(
                 )
         return found
 
+    base = prepared.box(facts, {t: r.value for t, r in wanted.items()})
+
     def slacks(index: int) -> dict[int, Fraction]:
-        return prepared.slacks(
-            prepared.box(facts, {t: r.value for t, r in point(index).items()}), frozenset()
-        )
+        values = {t: r.value for t, r in point(index).items()}
+        return prepared.movable_slacks(prepared.changed(facts, values, base))
 
     best: int | None = None
     low, high = 0, parts
@@ -113,7 +118,12 @@ def _on_segment(
         if worst is None or here[worst] >= 0:
             best = middle
             low = middle + 1
-        elif middle == 0 or (middle < high and slacks(middle + 1)[worst] > here[worst]):
+            continue
+        beside = middle + stride if middle + stride <= parts else middle - stride
+        there = slacks(beside)[worst] if beside >= 0 else here[worst]
+        if there == here[worst]:
+            break  # at its best, and not good enough
+        if (there > here[worst]) == (beside > middle):
             low = middle + 1
         else:
             high = middle - 1
