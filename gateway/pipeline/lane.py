@@ -196,8 +196,9 @@ class Lane:
         self._count(record)
         if not record.what_if:
             point.last_decision = record.id
-        self._report(point, record, "")
         self._answer(future, record)
+        await asyncio.sleep(0)  # the requester first: its answer must not wait for everybody else's news
+        self._report(point, record, "")
         started = self._clock.monotonic()
         try:
             outcome, why = await self._writer.carry_out(decided)
