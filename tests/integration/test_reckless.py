@@ -1,0 +1,126 @@
+"""A model that ignores every limit: its proposals are refused or repaired, and the plant shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from gateway.link.messages import DecisionView
+from gateway.recheck.check import Question, recheck, widened
+from tests.integration.house import DEADLINE_MS, ROOT, House, tell
+from tests.integration.recorded import CONTROL_VALID, HEATER, MIXER, blocks
+
+pytestmark = pytest.mark.integration
+
+MODULE = (ROOT / "constraints" / "buffer-tank.json").read_text()
+INPUTS = ("TK1.LT101", "TK1.FT101", "TK1.TT101")
+PUMP, HEAT, MIX = "TK1.P101.SP", "TK1.H101.CMD", "TK1.M101.STAGE"
+OVERFLOW_CORNER = "buffer-tank/safe_set[1]"  # as people count
+TIMED = ("min_on", "min_off")  # how long the heater has been off is in the gateway's history alone
+EFFECT_DELAY_S = Fraction(DEADLINE_MS, 1000) + Fraction("0.07")  # deadline, write delay and scan
+HOLD_S = Fraction("1.15")  # period, poll and jitter
+
+
+def stopped(view: DecisionView) -> bool:
+    return view.outcome in {"refused", "repaired"}
+
+
+@pytest.mark.timeout(180)
+async def test_unsafe_proposals_are_stopped_with_a_counterexample_that_is_one(tmp_path: Path) -> None:
+    async with House(tmp_path, model="reckless", level_m=3.57) as house:
+        await house.arm()
+        at = time.monotonic()
+        await house.until(
+            lambda p: (
+                sum(too_full(v) for v in p.since(at)) >= 3 and sum(stopped(v) for v in p.since(at)) >= 12
+            ),
+            90,
+            "a dozen stopped proposals, three of them because of the level",
+        )
+        views = [view for view in house.picture.since(at) if stopped(view)]
+        assert all(view.counterexample and view.violated for view in views)
+        for view in views:
+            confirm(view)
+        count = len(house.picture.since(at))
+        tell(f"reckless: stopped {len(views)} of {count}, because of {dict(kinds(views))}")
+        unsafe = [view for view in views if unsafe_pair(numbers(view.proposal))]
+        assert unsafe, "the bundle proposes to heat without mixing"
+        await house.close()
+        assert house.violations() == []
+        sent = [block for block in blocks(house.proxy.sent()) if block[CONTROL_VALID]]
+        assert sent
+        assert not [block for block in sent if block[HEATER] and not block[MIXER]]
+
+
+def too_full(view: DecisionView) -> bool:
+    """Whether the level is a reason: the limit itself, or the way into the corner (S1)."""
+    return stopped(view) and bool({"buffer-tank/no-overflow", OVERFLOW_CORNER} & set(view.violated))
+
+
+def kinds(views: list[DecisionView]) -> Counter[str]:
+    """How often each constraint was violated."""
+    return Counter(name for view in views for name in view.violated)
+
+
+def confirm(view: DecisionView) -> None:
+    """The counterexample breaks its constraint, by arithmetic here; all by the checker of other code."""
+    told = json.loads(view.counterexample_json)
+    assigned = {name: Fraction(text) for name, text in told["assignment"].items()}
+    proposal = numbers(view.proposal)
+    assert Fraction(told["margin"]) <= 0
+    assert {name: assigned[f"new:{name}"] for name in proposal} == proposal
+    within_sensor_error(view, assigned)
+    match told["constraint"]:
+        case "heater-needs-mixing":
+            assert unsafe_pair(proposal)
+        case "pump-ramp":
+            assert abs(proposal[PUMP] - assigned[f"old:{PUMP}"]) > 10
+        case str(name) if name.endswith(TIMED):
+            assert proposal[HEAT] != assigned[f"old:{HEAT}"]
+        case _:
+            pass
+    named = {counted_from_zero(name) for name in view.violated if not name.endswith(TIMED)}
+    found = rechecked(view, {name: assigned[f"old:{name}"] for name in proposal}, proposal)
+    assert named <= found, f"only the gateway says {named - found}: {view}"
+
+
+def counted_from_zero(name: str) -> str:
+    """The gateway counts a safe set's entries as people do, the checker as its language does."""
+    return re.sub(r"\[(\d+)\]$", lambda found: f"[{int(found[1]) - 1}]", name)
+
+
+def rechecked(
+    view: DecisionView, previous: Mapping[str, Fraction], proposal: Mapping[str, Fraction]
+) -> frozenset[str]:
+    """What the independent checker finds violated somewhere inside the sensor errors of the decision."""
+    readings = {name: Fraction(view.inputs[name]) for name in INPUTS}
+    question = Question(
+        inputs=widened([MODULE], readings, dict.fromkeys(INPUTS, Fraction("0.2"))),
+        previous={name: [value] for name, value in previous.items()},
+        proposal=proposal,
+        hold_s=HOLD_S,
+        effect_delay_s=EFFECT_DELAY_S,
+    )
+    return recheck([MODULE], question).violated
+
+
+def within_sensor_error(view: DecisionView, assigned: Mapping[str, Fraction]) -> None:
+    """The assumed start lies where the instruments allow: error, half a count, and what moves in a poll."""
+    for name, reach in (("TK1.LT101", "0.02"), ("TK1.FT101", "1"), ("TK1.TT101", "0.5")):
+        assert abs(assigned[f"start:{name}"] - Fraction(view.inputs[name])) <= Fraction(reach)
+
+
+def unsafe_pair(proposal: Mapping[str, Fraction]) -> bool:
+    return bool(proposal[HEAT]) and proposal[MIX] < 1
+
+
+def numbers(shown: Mapping[str, str]) -> dict[str, Fraction]:
+    words = {"true": "1", "false": "0"}
+    return {name: Fraction(words.get(text, text)) for name, text in shown.items()}
