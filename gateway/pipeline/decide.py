@@ -24,7 +24,7 @@ from gateway.core.quality import StatusCode
 from gateway.core.tagstore import Snapshot, TagStore
 from gateway.pipeline.point import Point
 from gateway.pipeline.rules import RulesHolder
-from gateway.pipeline.working import Decided, Working, register_values, values_in_force, with_what_if
+from gateway.pipeline.working import Decided, Working, register_values, with_what_if
 
 _PROPOSE_SHARE = 0.6  # of the deadline: what is left must do for check, audit and write
 
@@ -77,7 +77,7 @@ class Decider:
             rules=self._rules.current,
             snapshot=snapshot,
             session=self._link_session(),
-            previous=values_in_force(point.in_force(snapshot.taken_at)),
+            previous=point.values_in_force(),
             timings={"queue": 1000 * (snapshot.taken_at - request.received_at)},
             examined=not request.deadline.passed(self._clock),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
@@ -96,19 +97,29 @@ class OutputHistory:
         Values older than a second are thinned to what bounds a ramp: never less strict, and twenty decisions
         a second do not make every check carry hundreds of values.
         """
-        entries = [InForce(attempt.value, 0.0) for attempt in reversed(self._pending)]
-        buckets: dict[int, list[InForce]] = {}
-        for index, stretch in enumerate(self._stretches):
-            entry = InForce(stretch.value, 0.0 if index == 0 else now - stretch.until)
-            if entry.ceased_s_ago <= _EXACT_S:
-                entries.append(entry)
-            elif entry.ceased_s_ago <= _KEEP_S:
-                buckets.setdefault(int(entry.ceased_s_ago / _BUCKET_S), []).append(entry)
-        for held in buckets.values():
-            youngest = min(entry.ceased_s_ago for entry in held)
-            values = sorted({entry.value for entry in held})
-            entries += [InForce(value, youngest) for value in dict.fromkeys((values[0], values[-1]))]
-        return tuple(entries)
+        entries = [InForce(value, 0.0) for value in self.now()]
+        bucket, lowest, highest, youngest = -1, Fraction(0), Fraction(0), 0.0
+        for stretch in itertools.islice(self._stretches, 1, None):
+            ceased = now - stretch.until
+            if ceased > _KEEP_S:
+                break
+            if ceased <= _EXACT_S:
+                entries.append(InForce(stretch.value, ceased))
+                continue
+            if (this := int(ceased / _BUCKET_S)) != bucket:
+                entries += _bounds(bucket, lowest, highest, youngest)
+                bucket, lowest, highest, youngest = this, stretch.value, stretch.value, ceased
+            elif stretch.value < lowest:
+                lowest = stretch.value
+            elif stretch.value > highest:
+                highest = stretch.value
+            youngest = min(youngest, ceased)
+        return (*entries, *_bounds(bucket, lowest, highest, youngest))
+
+    def now(self) -> tuple[Fraction, ...]:
+        """The values that may be in force now, newest first: one, or several while writes are unconfirmed."""
+        newest = (self._stretches[0].value,) if self._stretches else ()
+        return (*(attempt.value for attempt in reversed(self._pending)), *newest)
 
     def held_s(self, now: float) -> float:
         """Seconds the output surely has had its present value; 0 when nobody can tell."""
@@ -135,3 +146,12 @@ class OutputHistory:
         self._stretches.appendleft(_Stretch(value, at, at))
         while len(self._stretches) > 1 and at - self._stretches[-1].until > _KEEP_S:
             self._stretches.pop()
+
+
+def _bounds(bucket: int, lowest: Fraction, highest: Fraction, youngest: float) -> list[InForce]:
+    """What a bucket of old values amounts to for a ramp; nothing where there is no bucket."""
+    if bucket < 0:
+        return []
+    if lowest == highest:
+        return [InForce(lowest, youngest)]
+    return [InForce(highest, youngest), InForce(lowest, youngest)]

@@ -31,7 +31,6 @@ from gateway.core.tag import TagId
 from gateway.pipeline.decide import Decider
 from gateway.pipeline.point import Point
 from gateway.pipeline.queue import DecisionQueue
-from gateway.pipeline.working import values_in_force
 from gateway.pipeline.writer import SetpointWriter
 
 log = structlog.get_logger().bind(component="pipeline")
@@ -216,9 +215,7 @@ class Lane:
             }
             record = replace(record, write_outcome=outcome, timings_ms=timings)
             self._report(point, record, why)
-            if outcome is WriteOutcome.REFUSED and decided.work.previous != values_in_force(
-                point.in_force(now)
-            ):
+            if outcome is WriteOutcome.REFUSED and decided.work.previous != point.values_in_force():
                 self._again(now)
 
     def _answer(

@@ -65,6 +65,10 @@ class Point:
         known = {tag: value for tag, value in found.items() if value is not None}
         return known if len(known) == len(found) else None
 
+    def values_in_force(self) -> dict[TagId, tuple[Fraction, ...]]:
+        """The values each output may have now: one, or {before, after} while a write is unconfirmed."""
+        return {tag: history.now() for tag, history in self.histories.items()}
+
     def in_force(self, now: float) -> dict[TagId, tuple[InForce, ...]]:
         """History of every output for the checker."""
         return {tag: history.in_force(now) for tag, history in self.histories.items()}

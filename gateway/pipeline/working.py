@@ -9,7 +9,6 @@ from fractions import Fraction
 from gateway.core.clock import Clock
 from gateway.core.decision import DecisionRecord, DecisionRequest, Proposal, RegisterValue
 from gateway.core.errors import InferenceError, RegisterRangeError
-from gateway.core.ports import InForce
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagValue
 from gateway.core.tagstore import Snapshot
@@ -38,11 +37,6 @@ class Decided:
 
     record: DecisionRecord
     work: Working
-
-
-def values_in_force(history: Mapping[TagId, tuple[InForce, ...]]) -> dict[TagId, tuple[Fraction, ...]]:
-    """The values each output may have now: one, or {before, after} while a write is unconfirmed."""
-    return {tag: tuple(e.value for e in entries if e.ceased_s_ago == 0) for tag, entries in history.items()}
 
 
 def with_what_if(snapshot: Snapshot, inputs: Mapping[TagId, Fraction], clock: Clock) -> Snapshot:

@@ -10,7 +10,7 @@ from gateway.core.tagstore import TagStore
 from gateway.pipeline.gate import GateFacts, gate
 from gateway.pipeline.point import Point
 from gateway.pipeline.rules import RulesHolder
-from gateway.pipeline.working import Decided, Working, values_in_force
+from gateway.pipeline.working import Decided, Working
 
 _RELEASE_S = 0.5  # of its own: a decision ends without anything to write mostly because its time is over
 
@@ -86,7 +86,7 @@ class SetpointWriter:
                 (t for t in point.settings.inputs if not self._store[t].status.is_plain_good), ""
             ),
             previous_used=work.previous,
-            previous_now=values_in_force(point.in_force(now)),
+            previous_now=point.values_in_force(),
         )
         why = gate(facts)
         if not why:
