@@ -122,6 +122,9 @@ class Decider:
     async def _propose(self, work: Working) -> Proposal:
         point, request = work.point, work.request
         if request.proposal is not None:
+            if point.mode is Mode.ARMED and point.first_write_due:
+                msg = "the first write is the value in force (S23); ask again after it"
+                raise InferenceError(msg)
             by = f"request:{request.requested_by}"
             return register_values(request.proposal, self._store.definitions, by=by)
         previous = point.previous()
@@ -176,7 +179,7 @@ class Decider:
             case Permitted(setpoints) | Repaired(setpoints, _):
                 return setpoints, "verdict", None
             case Refused() | Undetermined():
-                if work.request.what_if is not None or self._unusable(work):
+                if work.is_question or self._unusable(work):
                     return (), "", None
                 return await self._fall_back(work)
 

@@ -9,9 +9,8 @@ from fractions import Fraction
 
 from gateway.core.ports import InForce
 
-_KEEP_S = 30.0  # a ramp kept over every window up to this is exceeded by one step in 30 s over longer ones
+_KEEP_S = 120.0  # a full-span ramp of 1 %/s
 _EXACT_S = 1.0  # younger values are listed one by one
-_BUCKET_S = 0.5  # older ones as the lowest and highest of each bucket, at the bucket's youngest age
 
 
 @dataclass(slots=True)
@@ -94,27 +93,22 @@ class OutputHistory:
     def in_force(self, now: float) -> tuple[InForce, ...]:
         """Values newest first with seconds since each last held; `ceased_s_ago` 0 may be in force now.
 
-        Values older than a second are thinned to what bounds a ramp: never less strict, and twenty decisions
-        a second do not make every check carry hundreds of values.
+        Of values older than a second only those are listed that lie outside the range of all younger ones: a
+        younger value that is no lower bounds a fall at least as strictly, one that is no higher a rise. So
+        nothing that bounds a rate is lost, and twenty decisions a second do not burden every check.
         """
         entries = [InForce(value, 0.0) for value in self.now()]
-        bucket, lowest, highest, youngest = -1, Fraction(0), Fraction(0), 0.0
+        if not entries:
+            return ()
+        lowest, highest = min(self.now()), max(self.now())
         for stretch in itertools.islice(self._stretches, 1, None):
-            ceased = now - stretch.until
+            ceased, value = now - stretch.until, stretch.value
             if ceased > _KEEP_S:
                 break
-            if ceased <= _EXACT_S:
-                entries.append(InForce(stretch.value, ceased))
-                continue
-            if (this := int(ceased / _BUCKET_S)) != bucket:
-                entries += _bounds(bucket, lowest, highest, youngest)
-                bucket, lowest, highest, youngest = this, stretch.value, stretch.value, ceased
-            elif stretch.value < lowest:
-                lowest = stretch.value
-            elif stretch.value > highest:
-                highest = stretch.value
-            youngest = min(youngest, ceased)
-        return (*entries, *_bounds(bucket, lowest, highest, youngest))
+            if ceased <= _EXACT_S or not lowest <= value <= highest:
+                entries.append(InForce(value, ceased))
+                lowest, highest = min(lowest, value), max(highest, value)
+        return tuple(entries)
 
     def now(self) -> tuple[Fraction, ...]:
         """The values that may be in force now, newest first: one, or several while writes are unconfirmed."""
@@ -146,12 +140,3 @@ class OutputHistory:
         self._stretches.appendleft(_Stretch(value, at, at))
         while len(self._stretches) > 1 and at - self._stretches[-1].until > _KEEP_S:
             self._stretches.pop()
-
-
-def _bounds(bucket: int, lowest: Fraction, highest: Fraction, youngest: float) -> list[InForce]:
-    """What a bucket of old values amounts to for a ramp; nothing where there is no bucket."""
-    if bucket < 0:
-        return []
-    if lowest == highest:
-        return [InForce(lowest, youngest)]
-    return [InForce(highest, youngest), InForce(lowest, youngest)]

@@ -30,6 +30,11 @@ class Working:
     examined: bool  # False: its deadline passed while it waited, so it says nothing of the plant
     proposal: Proposal | None = None
 
+    @property
+    def is_question(self) -> bool:
+        """A what-if, or somebody's own wish: a no to it is an answer, and the plant stays as it is."""
+        return self.request.what_if is not None or self.request.proposal is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Decided:

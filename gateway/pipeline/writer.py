@@ -34,8 +34,8 @@ class SetpointWriter:
         """Outcome and reason; outcome None where nothing was to be written.
 
         Armed without anything to write clears control-valid: the PLC owns the plant (S10). A request that had
-        less time than the point grants, or none left when its turn came, does not: nobody may take the plant
-        from the gateway by asking in a hurry, and the lease ends by itself where no decision is made.
+        less time than the point grants, or none left when its turn came, does not, nor does a denied wish:
+        nobody may take the plant from the gateway by asking, and the lease ends by itself without decisions.
         """
         work, record = decided.work, decided.record
         point = work.point
@@ -43,7 +43,7 @@ class SetpointWriter:
             return None, ""
         deadline = work.request.deadline
         if not record.written:
-            if not work.examined or _hurried(work):
+            if not work.examined or _hurried(work) or work.is_question:
                 return None, ""
             if self.status_bit(point, point.settings.in_control_bit):
                 await point.sink.release(Deadline.after(_RELEASE_S, self._clock))

@@ -46,14 +46,14 @@ def test_s6_values_of_the_past_stay_with_the_time_since_they_ceased() -> None:
     ]
 
 
-def test_s6_the_past_is_kept_for_half_a_minute_and_no_longer() -> None:
+def test_s6_the_past_is_kept_two_minutes_and_no_longer() -> None:
     history = known(at=100.0)
     history.confirm(NEW, 101.0)
-    assert len(history.in_force(131.0)) == 2
-    assert len(history.in_force(131.1)) == 1
+    assert len(history.in_force(221.0)) == 2
+    assert len(history.in_force(221.1)) == 1
     for step in range(1_000):
         history.confirm(Fraction(step), 221.0 + step)
-    assert len(history.in_force(1_221.0)) <= 32
+    assert len(history.in_force(1_221.0)) <= 122
 
 
 def test_confirming_the_same_value_again_does_not_begin_its_hold_anew() -> None:
@@ -183,11 +183,10 @@ def test_s6_many_decisions_a_second_thin_the_record_and_never_loosen_a_ramp() ->
         history.confirm(Fraction(rng.randrange(0, 1000), 10), 100 + number * 0.05)
     now = 100 + 1200 * 0.05
     thinned = history.in_force(now)
-    assert len(thinned) < 150
+    assert len(thinned) < 60
     whole = [(s.value, 0.0 if n == 0 else now - s.until) for n, s in enumerate(history._stretches)]
     limit = Fraction(10)
-    recent = [(value, ago) for value, ago in whole if ago <= 30]
-    highest = min(value + limit * Fraction(1 + ago) for value, ago in recent)
-    lowest = max(value - limit * Fraction(1 + ago) for value, ago in recent)
-    assert min(e.value + limit * Fraction(1 + e.ceased_s_ago) for e in thinned) <= highest
-    assert max(e.value - limit * Fraction(1 + e.ceased_s_ago) for e in thinned) >= lowest
+    highest = min(value + limit * Fraction(1 + ago) for value, ago in whole)
+    lowest = max(value - limit * Fraction(1 + ago) for value, ago in whole)
+    assert min(e.value + limit * Fraction(1 + e.ceased_s_ago) for e in thinned) == highest
+    assert max(e.value - limit * Fraction(1 + e.ceased_s_ago) for e in thinned) == lowest
