@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -111,6 +112,9 @@ class Asks:
             result = await self._verbs[ask.verb]({**ask.args, "_deadline_ms": ask.deadline_ms}, who, role)
         except GatewayError as exc:
             return Answer(id=ask.id, ok=False, error=str(exc))
+        except (TypeError, ValueError, OverflowError) as exc:
+            log.warning("ask_malformed", verb=ask.verb, by=who, problem=str(exc))
+            return Answer(id=ask.id, ok=False, error=f"what `{ask.verb}` was given does not fit: {exc}")
         return Answer(id=ask.id, ok=True, result=msgspec.to_builtins(result))
 
     async def decide(self, point: str, args: dict[str, Any], who: str) -> Any:  # noqa: ANN401  # a view, for MQTT
@@ -153,13 +157,16 @@ class Asks:
     async def _decide(self, args: dict[str, Any], who: str, _role: Role) -> object:
         lane = self._lane(args)
         named = str(args.get("class") or "")
-        deadline_ms = args.get("deadline_ms")
+        deadline_ms = float(args.get("deadline_ms") or 0.0)
+        if not 0.0 <= deadline_ms < math.inf:
+            problem = f"a deadline of {deadline_ms:g} ms has no meaning"
+            raise _NotGivenError(problem)
         ordered = Ordered(
             requested_by=who,
             request_class=RequestClass[named] if named in RequestClass.__members__ else None,
-            deadline_s=float(deadline_ms) / 1000 if deadline_ms else None,
+            deadline_s=deadline_ms / 1000 if deadline_ms else None,
             what_if=self._numbers(args.get("what_if"), lane.point.settings.inputs, "input"),
-            proposal=self._numbers(args.get("proposal"), lane.point.settings.outputs, "output"),
+            proposal=self._wish(args.get("proposal"), lane.point.settings.outputs),
         )
         record = await lane.request(ordered)
         if isinstance(record, Rejected):
@@ -213,6 +220,19 @@ class Asks:
             problem = f"unknown decision point `{wanted}`; known: {known}"
             raise _NotGivenError(problem)
         return self._lanes[wanted]
+
+    def _wish(self, given: object, outputs: tuple[TagId, ...]) -> dict[TagId, Fraction] | None:
+        """Wanted setpoints of every output, each one a register can hold; None when none were given."""
+        wanted = self._numbers(given, outputs, "output")
+        if wanted is None:
+            return None
+        missing = [tag for tag in outputs if tag not in wanted]
+        if missing:
+            problem = f"a wish names every output of the point; missing: {', '.join(missing)}"
+            raise _NotGivenError(problem)
+        for tag, value in wanted.items():
+            self._store.definitions[tag].counts(value)  # raises what a register cannot hold
+        return wanted
 
     def _numbers(self, given: object, allowed: tuple[TagId, ...], what: str) -> dict[TagId, Fraction] | None:
         """Exact numbers by tag from a question; None when it gave none."""

@@ -55,7 +55,7 @@ class Reporter:
         while len(self.recent) > _RECENT:
             self.recent.popitem(last=False)
         self._publish_decision(view)
-        if not record.what_if:  # an answer to a question is no state of the point
+        if not (record.what_if or _denied_wish(record)):  # an answer is no state of the point
             point.blocked = _blocked(point, record, why)
             if record.write_outcome is not None:
                 self._wrote(point, record, record.write_outcome, why)
@@ -146,6 +146,12 @@ class Reporter:
             cause = f"writes to the PLC end as {record.write_outcome.value}"
         suppressed = point.mode in (Mode.SHADOW, Mode.OFF)
         return point.alarm.judge(cause, self._clock.monotonic(), suppressed=suppressed)
+
+
+def _denied_wish(record: DecisionRecord) -> bool:
+    """Whether somebody's own setpoints were not permitted."""
+    by = record.proposal.by if record.proposal is not None else ""
+    return by.startswith("request:") and not record.written
 
 
 def _blocked(point: Point, record: DecisionRecord, why: str) -> str:

@@ -41,6 +41,7 @@ async def test_the_demo_from_shadow_to_stop(tmp_path: Path) -> None:
             opc_ua_without_security_shows_everything_and_lets_nothing_be_done,
             opc_ua_signed_and_encrypted_a_user_asks_for_a_decision,
             mqtt_tells_tags_and_verdicts_and_answers_a_request,
+            nonsense_over_the_internal_port_is_answered_with_a_sentence,
             a_dropped_module_is_in_force_without_a_missed_decision,
             a_broken_file_is_refused_by_name_line_and_column_and_nothing_changes,
             s24_taking_a_module_out_waits_for_a_person,
@@ -224,6 +225,30 @@ async def mbpoll_reads_the_same_working_values_from_the_plc(house: House) -> Non
         (words[4], words[5], words[6]) == (block[PUMP], block[HEATER], block[MIXER])
         for block in written(house)[-3:]
     )
+
+
+async def nonsense_over_the_internal_port_is_answered_with_a_sentence(house: House) -> None:
+    at = time.monotonic()
+    wish = {"TK1.P101.SP": 50, "TK1.H101.CMD": False, "TK1.M101.STAGE": 1}
+    for verb, given, words in (
+        ("decide", {"point": POINT, "deadline_ms": "x"}, "does not fit"),
+        ("decide", {"point": POINT, "deadline_ms": float("nan")}, "no meaning"),
+        ("decide", {"point": POINT, "proposal": {"TK1.P101.SP": 50}}, "missing: TK1.H101.CMD"),
+        ("decide", {"point": POINT, "proposal": {**wish, "TK1.P101.SP": 7000}}, "does not fit its register"),
+        ("decide", {"point": POINT, "what_if": {"TK1.P101.SP": 1}}, "is not an input"),
+        ("decide", {"point": "nowhere"}, "unknown decision point"),
+        ("decisions", {"limit": "x"}, "does not fit"),
+        ("mode", {"point": POINT, "mode": "banana"}, "not a mode"),
+        ("banana", {}, "not a verb"),
+    ):
+        answer = await house.ask(verb, given)
+        assert not answer.ok
+        assert words in answer.error, answer.error
+    refused = await house.asked("decide", {"point": POINT, "proposal": {**wish, "TK1.P101.SP": 100}})
+    if refused["outcome"] == "refused":  # else repaired: what is nearest may be written
+        assert refused["setpoints"] == {}
+    await house.until(lambda p: confirmed(p.since(at), 1), 5, "decisions go on")
+    assert house.picture.in_control
 
 
 async def a_dropped_module_is_in_force_without_a_missed_decision(house: House) -> None:

@@ -9,12 +9,12 @@ from dataclasses import replace
 from fractions import Fraction
 
 from gateway.core.clock import Deadline
-from gateway.core.decision import DecisionRecord, Mode, Rejected, Undetermined, WriteOutcome
+from gateway.core.decision import DecisionRecord, Mode, Refused, Rejected, Undetermined, WriteOutcome
 from gateway.core.errors import LinkBrokenError
 from gateway.core.ports import CheckRequest, Gate
 from gateway.pipeline.lane import Ordered
 from gateway.pipeline.rules import RulesInForce
-from tests.fakes.pipeline import LEVEL, PUMP, House
+from tests.fakes.pipeline import LEVEL, PUMP, House, pump
 
 ASK = Ordered(requested_by="test")
 
@@ -202,6 +202,30 @@ async def test_nobody_takes_the_plant_from_the_gateway_by_asking_in_a_hurry() ->
         await house.lane.request(hurried)
         await house.lane.request(Ordered(requested_by="test", what_if={LEVEL: Fraction(3)}))
     assert house.sink.released == 0
+
+
+async def test_a_denied_wish_is_an_answer_and_the_plant_stays_as_it_is() -> None:
+    house = House(fallback=("backup", "value_in_force"))
+    wish = Ordered(requested_by="scada", proposal={PUMP: Fraction(90)})
+    async with serving(house):
+        record = await house.lane.request(wish)
+        await house.lane.request(ASK)
+        await until(lambda: house.lane.counters.writes_confirmed == 1)
+    assert isinstance(record, DecisionRecord)
+    assert isinstance(record.outcome, Refused)
+    assert record.written == ()
+    assert house.sink.written == [(pump(50),)]
+    assert house.sink.released == 0
+
+
+async def test_s23_a_wish_is_not_the_first_write_after_arming() -> None:
+    house = House()
+    house.point.first_write_due = True
+    async with serving(house):
+        record = await house.lane.request(Ordered(requested_by="scada", proposal={PUMP: Fraction(45)}))
+    assert isinstance(record, DecisionRecord)
+    assert isinstance(record.outcome, Undetermined)
+    assert house.sink.written == []
 
 
 async def test_s2_a_what_if_is_not_judged_by_what_was_predicted_of_the_real_plant() -> None:
