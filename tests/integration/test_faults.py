@@ -15,6 +15,7 @@ import pytest
 
 from gateway.link.messages import DecisionView
 from gateway.plantsim.plc import Force, Panel, Status
+from gateway.plantsim.scan_log import read_scans
 from tests.integration.house import POINT, House, tell
 from tests.integration.picture import Picture
 from tests.integration.prober import Prober, summary
@@ -152,7 +153,8 @@ async def frozen_plc(house: House) -> None:
     at = time.monotonic()
     await house.until(lambda p: any(stale(view) for view in p.since(at)), 10, "stale inputs are not used")
     stale_at = time.monotonic()
-    await house.until(lambda p: len(p.since(stale_at)) >= 4, 10, "four decisions")
+    await house.until(lambda p: len(p.since(stale_at)) >= 5, 10, "five decisions: more than lease and log")
+    assert not list(read_scans(house.scan_log))[-1].in_control  # its registers stand: its own record tells
     assert not any(view.setpoints for view in house.picture.since(stale_at))
     await house.until(lambda p: bool(p.alarms and next(iter(p.alarms.values())).active), 5, "one alarm (S28)")
     await house.panel.set(Panel.FREEZE, 0)
@@ -208,9 +210,22 @@ async def test_s9_a_level_above_the_limit_at_start_is_brought_down_by_the_backup
         views = house.picture.since(at)
         tell(f"meanwhile: {sorted({(v.outcome, v.written_by, v.write_outcome) for v in views})}")
         assert {v.written_by for v in views if v.outcome == "refused"} <= {"recovery", "backup", ""}
+        await jumped_level(house)
         await house.close()
         assert {v.constraint for v in house.violations()} <= {"no-overflow"}  # it began with that
         assert list(unsafe(written(house))) == []
+
+
+async def jumped_level(house: House) -> None:
+    """S2: a level that cannot follow from the one before is a broken assumption: nothing is written on it."""
+    at = time.monotonic()
+    await house.panel.set(Panel.PRESET_LEVEL_MM, 2500)
+    await house.panel.until(given_up, 5.0)
+    await house.until(lambda p: any(good(view) for view in p.since(at + 1.5)), 40, "permitted again")
+    broken = [view for view in house.picture.since(at) if view.outcome == "undetermined"]
+    assert broken
+    assert all("broken assumption" in view.reason and not view.setpoints for view in broken)
+    tell(f"level jumped: permitted again after {time.monotonic() - at:.1f} s")
 
 
 def good(view: DecisionView) -> bool:
