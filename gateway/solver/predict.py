@@ -18,7 +18,7 @@ from gateway.solver.ruleset import RuleSet
 
 LONGEST_GAP_STEPS = 10  # a carried set older than this is forgotten
 _MICRO = 1_000_000
-_NANO = 1_000_000_000
+_GRID = 1_000_000  # of carried states: short numbers keep Z3 out of its big integers
 
 
 class UnusableError(Exception):
@@ -295,9 +295,9 @@ def _range(form: Affine, values: Mapping[str, Interval]) -> Interval:
 
 
 def _short(interval: Interval) -> Interval:
-    """The interval with ends rounded outward to 1e-9: carried on for ever, fractions would grow."""
+    """The interval with ends rounded outward to 1e-6: carried on for ever, fractions would grow."""
     low, high = interval
-    return Fraction(math.floor(low * _NANO), _NANO), Fraction(math.ceil(high * _NANO), _NANO)
+    return Fraction(math.floor(low * _GRID), _GRID), Fraction(math.ceil(high * _GRID), _GRID)
 
 
 def _hull(values: tuple[Fraction, ...]) -> Interval:
