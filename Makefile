@@ -49,10 +49,10 @@ lint: $(DEV_STAMP)
 	$(BIN)/lint-imports
 
 unit: $(DEV_STAMP)
-	$(BIN)/pytest tests/unit tests/property tests/architecture
+	$(BIN)/pytest -m "not nightly" tests/unit tests/property tests/architecture
 
 integration: $(DEV_STAMP)
-	$(BIN)/pytest tests/integration
+	$(BIN)/pytest -m "not nightly" tests/integration
 
 bench: $(DEV_STAMP)
 	$(BIN)/python -m tests.bench

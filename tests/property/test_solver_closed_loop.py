@@ -21,6 +21,7 @@ from tests.unit.solver_demo import (
     LEVEL,
     MIXER,
     NOW,
+    PATIENT,
     PUMP,
     TEMP,
     Situation,
@@ -211,7 +212,7 @@ def run(checks: Checks, propose: Proposer, start: float, seed: int, steps: int) 
 
 @pytest.fixture(scope="module")
 def checks() -> Checks:
-    return Checks(rule_set())
+    return Checks(rule_set(), PATIENT)
 
 
 @pytest.mark.parametrize(("propose", "start"), SCENES, ids=[p.__name__ for p, _ in SCENES])

@@ -18,7 +18,7 @@ from gateway.solver.interval import SCALE, scaled
 from gateway.solver.parse import ExpressionError, parse
 from gateway.solver.syntax import Call, Chain, Connective, Expr, Negative, Not, Number, Ref, Sum, Truth
 from gateway.solver.terms import Terms
-from tests.unit.solver_demo import Situation, proposal, rule_set
+from tests.unit.solver_demo import PATIENT, Situation, proposal, rule_set
 
 NAMES = ("a", "b", "c")
 numbers = st.integers(-100, 100).map(lambda n: Fraction(n, 20))
@@ -149,7 +149,7 @@ def test_the_language_means_what_a_reader_expects(text: str, *, expected: bool) 
 
 @pytest.fixture(scope="module")
 def checks() -> Checks:
-    return Checks(rule_set())
+    return Checks(rule_set(), PATIENT)
 
 
 # Vertex sampling with the exact judge alone: what the checker permits holds at every corner of its premises.

@@ -14,7 +14,9 @@ from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue
 from gateway.solver.compile import compile_module
 from gateway.solver.module import Module
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.terms import Budget
 
+PATIENT = Budget(timeout_ms=10_000)  # a machine that pauses makes no answer unknown
 ROOT = Path(__file__).parents[2]
 BUFFER_TANK = ROOT / "constraints" / "buffer-tank.json"
 LOWER_LEVEL = ROOT / "docs" / "examples" / "lower-level-limit.json"

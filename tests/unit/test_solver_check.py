@@ -30,6 +30,7 @@ from tests.unit.solver_demo import (
     LOWER_LEVEL,
     MIXER,
     NOW,
+    PATIENT,
     PUMP,
     TEMP,
     Situation,
@@ -43,7 +44,7 @@ from tests.unit.solver_demo import (
 
 @pytest.fixture(scope="module")
 def checks() -> Checks:
-    return Checks(rule_set())
+    return Checks(rule_set(), PATIENT)
 
 
 def test_an_ordinary_proposal_is_permitted_unchanged_with_the_nearest_margin_first(checks: Checks) -> None:
@@ -167,8 +168,8 @@ def test_s4_the_sensor_error_and_half_a_count_count(checks: Checks, *, level: fl
 
 # A mutant without the error is caught by few random cases; here it is caught at the boundary.
 def test_s4_a_rule_set_that_forgets_the_error_permits_what_the_true_one_refuses() -> None:
-    careless = Checks(rule_set(module_with_error("0.000001")))
-    careful = Checks(rule_set(module_with_error("0.01")))
+    careless = Checks(rule_set(module_with_error("0.000001")), PATIENT)
+    careful = Checks(rule_set(module_with_error("0.01")), PATIENT)
     near = Situation(level=3.5945, inflow=0.0, pump="100")
 
     assert isinstance(careless.check(near.request(proposal("100")))[0].verdict, Permitted)
@@ -307,8 +308,8 @@ def test_s9_a_backup_that_would_make_a_violation_worse_is_not_written() -> None:
 
 # The added module has no dynamics of its own; the tank's horizon serves its limit all the same.
 def test_a_second_modules_limit_is_checked_through_the_dynamics_of_the_first() -> None:
-    both = Checks(rule_set(module(), module(LOWER_LEVEL)))
-    alone = Checks(rule_set())
+    both = Checks(rule_set(module(), module(LOWER_LEVEL)), PATIENT)
+    alone = Checks(rule_set(), PATIENT)
     near = Situation(level=3.185, inflow=36.0, pump="0", may_repair=False).request(proposal("0"))
 
     assert isinstance(alone.check(near)[0].verdict, Permitted)

@@ -11,14 +11,14 @@ from gateway.core.ports import InForce
 from gateway.solver.check import Checks
 from gateway.solver.condense import Plan, condense
 from gateway.solver.terms import Budget, Query
-from tests.unit.solver_demo import HEATER, INFLOW, NOW, Situation, proposal, rule_set
+from tests.unit.solver_demo import HEATER, INFLOW, NOW, PATIENT, Situation, proposal, rule_set
 
 DELAY, HOLD = Fraction("0.3"), Fraction("1.2")
 
 
 @pytest.fixture(scope="module")
 def checks() -> Checks:
-    return Checks(rule_set())
+    return Checks(rule_set(), PATIENT)
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import pytest
 
 from gateway.core.decision import Permitted, Refused, Repaired
 from gateway.solver.check import Checks
-from tests.unit.solver_demo import HEATER, MIXER, PUMP, Situation, proposal, rule_set
+from tests.unit.solver_demo import HEATER, MIXER, PATIENT, PUMP, Situation, proposal, rule_set
 
 
 @pytest.fixture(scope="module")
 def checks() -> Checks:
-    return Checks(rule_set())
+    return Checks(rule_set(), PATIENT)
 
 
 def permitted(checks: Checks, here: Situation, raw: int) -> bool:
