@@ -88,8 +88,8 @@ class Modes:
         log.info("point_rearmed", point=point.settings.id)
         self._changed(point)
 
-    async def disarm_unrequested(self, point: Point, why: str) -> None:
-        """A change nobody requested: advisory, with an alarm at once (S19)."""
+    async def disarm(self, point: Point, why: str) -> None:
+        """Armed may not go on, as after a change nobody requested (S19): advisory, with an alarm at once."""
         if point.mode is not Mode.ARMED:
             return
         point.alarm.trip(why, self._clock.monotonic())

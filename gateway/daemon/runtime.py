@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import stat
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,7 +28,7 @@ from gateway.solver.module_status import ModuleStatus
 from gateway.solver.pool import CheckerPool
 from gateway.solver.registry import Registry
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.watcher import FolderWatcher
+from gateway.solver.watcher import LIMIT_BYTES, FolderWatcher
 
 log = structlog.get_logger().bind(component="runtime")
 
@@ -38,7 +40,8 @@ class RunningRules:
     """Activates rule sets: warm in every worker first, then one reference swapped, then the old let go.
 
     A set whose safe set is not known to be invariant is in force at once all the same (it can only forbid),
-    but no point is armed under it until Z3 has proved it in the background (S1).
+    but no point is armed under it until Z3 has proved it in the background, and none stays armed where the
+    proof fails (S1).
     """
 
     def __init__(
@@ -70,27 +73,30 @@ class RunningRules:
             rule_set = await self._to_prove.get()
             if rule_set.generation != self._rules.current.generation:
                 continue
-            if await self._prove(rule_set) and (rule_set.generation == self._rules.current.generation):
-                self._swap(rule_set)
+            escape = await self._prove(rule_set)
+            if rule_set.generation == self._rules.current.generation:
+                self._swap(rule_set, escape)
 
-    async def _prove(self, rule_set: RuleSet) -> bool:
+    async def _prove(self, rule_set: RuleSet) -> str:
+        """Empty when the set is proved and that is remembered; else why it is not."""
         try:
             proof = await self._pool.prove(rule_set.generation, _PROVE_S)
-        except GatewayError as exc:
-            log.warning("safe_set_not_proved", generation=rule_set.generation, why=str(exc))
-            return False
-        if not proof.holds:
-            log.warning("safe_set_not_proved", generation=rule_set.generation, why=proof.escape)
-            return False
-        await self._proofs.add(proof.digest, sorted(rule_set.module_ids))
-        return True
+            if proof.holds:
+                await self._proofs.add(proof.digest, sorted(rule_set.module_ids))
+                return ""
+            why = proof.escape
+        except (GatewayError, OSError) as exc:
+            why = str(exc)
+        log.warning("safe_set_not_proved", generation=rule_set.generation, why=why)
+        return f"the safe set of the modules in force is not proved: {why}"
 
-    def _swap(self, rule_set: RuleSet) -> None:
+    def _swap(self, rule_set: RuleSet, escape: str = "") -> None:
         fresh = RulesInForce(
             generation=rule_set.generation,
             digest=rule_set.digest,
             modules=rule_set.module_ids,
-            not_armable=rule_set.armable(self._outputs, self._proofs.digests),
+            not_armable=escape or rule_set.armable(self._outputs, self._proofs.digests),
+            disproved=escape or rule_set.armable(self._outputs, (rule_set.proof_digest,)),
         )
         self._rules.activate(fresh)
         log.info(
@@ -159,9 +165,9 @@ class RuntimeVerbs:
         if priority is not None:
             return "`--priority` is not built yet: write the priority into the module file"
         try:
-            data = await asyncio.to_thread(path.read_bytes)
+            data = await asyncio.to_thread(_module_bytes, path)
         except OSError as exc:
-            return f"`{path}` cannot be read: {exc.strerror}"
+            return f"`{path}` cannot be read: {exc.strerror or exc}"
         return await self._registry.load(path.name, data, who)
 
     async def unload(self, module: str, who: str) -> str:
@@ -185,6 +191,24 @@ def _parses(data: bytes) -> bool:
     """Whether a file may be whole already: a partial copy of JSON never parses."""
     try:
         json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):  # what is nested too deeply is refused where it is compiled
         return False
     return True
+
+
+def _not_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _module_bytes(path: Path) -> bytes:
+    """The file at a path somebody named; a device or a FIFO there must not hold us or fill memory."""
+    with open(path, "rb", opener=_not_waiting) as file:  # noqa: PTH123  # Path.open() takes no opener
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            problem = "it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file"
+            raise OSError(problem)
+        data = file.read(LIMIT_BYTES + 1)
+    if len(data) > LIMIT_BYTES:
+        problem = f"a module has at most {LIMIT_BYTES} bytes"
+        raise OSError(problem)
+    return data

@@ -103,11 +103,14 @@ async def _publish_state(house: House) -> None:
 
 
 async def _settle(house: House) -> None:
-    """Takes changes nobody requested to their consequence (S19)."""
+    """Takes changes nobody requested (S19) and sets that are not invariant (S1) to their consequence."""
     while True:
         await asyncio.sleep(_SETTLE_PERIOD_S)
         for point, why in house.read_back.settle():
-            await house.modes.disarm_unrequested(point, why)
+            await house.modes.disarm(point, why)
+        if disproved := house.rules.current.disproved:
+            for point in house.points.values():
+                await house.modes.disarm(point, disproved)
 
 
 async def _beat(house: House) -> None:

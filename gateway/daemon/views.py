@@ -154,17 +154,20 @@ def _counterexample_json(counterexample: Counterexample | None, violated: list[V
 
 
 def _margins(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
-    """Margins, nearest limit first; displayed limits round outward by being shown exactly (S29)."""
-    rows: list[tuple[Fraction, str]] = []
+    """Margins, nearest limit first; displayed limits round outward by being shown exactly (S29).
+
+    A variable's own range comes last while it holds: a pump at full speed and any switch stand at its end.
+    """
+    rows: list[tuple[bool, Fraction, str]] = []
     for finding in findings:
         match finding:
             case Holds(module, constraint, Fraction() as margin):
-                rows.append((margin, f"{module}/{constraint}"))
+                rows.append((constraint.endswith(".range"), margin, f"{module}/{constraint}"))
             case Violated(module, constraint, _, margin):
-                rows.append((margin, f"{module}/{constraint}"))
+                rows.append((False, margin, f"{module}/{constraint}"))
             case Holds() | Unknown():
                 continue
-    return [(name, _short(margin)) for margin, name in sorted(rows)]
+    return [(name, _short(margin)) for _, margin, name in sorted(rows)]
 
 
 def _short(value: Fraction) -> str:
@@ -181,6 +184,8 @@ def _shown(tag: TagId, value: Fraction, definitions: Mapping[TagId, TagDefinitio
 
 def _sample_text(value: TagValue) -> str:
     text = "-" if value.value is None else str(value.value)
-    if isinstance(value.value, float):
+    if isinstance(value.value, bool):
+        text = "true" if value.value else "false"
+    elif isinstance(value.value, float):
         text = decimal_text(exact(value.value))
     return text if value.status.is_plain_good else f"{text} ({value.status.name})"

@@ -13,6 +13,7 @@ class RulesInForce:
     digest: str = ""
     modules: frozenset[str] = frozenset()
     not_armable: str = "no rule set is in force"  # why no point may be armed under it; empty when it may
+    disproved: str = ""  # why none may even stay armed; empty while a proof is still under way
 
     def unusable_for(self, required: tuple[str, ...]) -> str:
         """Why nothing can be decided under this set; empty when it can."""

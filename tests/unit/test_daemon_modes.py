@@ -115,7 +115,7 @@ async def test_the_kill_switch_is_durable_and_forbids_arming_until_resumed(rig: 
 
 async def test_s19_an_unrequested_change_ends_in_advisory_with_an_alarm(rig: Rig) -> None:
     await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
-    await rig.modes.disarm_unrequested(rig.house.point, "`P.SP` became 70 without a request")
+    await rig.modes.disarm(rig.house.point, "`P.SP` became 70 without a request")
     assert rig.house.point.mode is Mode.ADVISORY
     assert "without a request" in rig.reporter.alarms["point:tank"].cause
     assert not await rig.modes.acknowledge("point:tank", "otto")
