@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,10 +49,10 @@ def main() -> None:
         pass
     except ExceptionGroup as group:
         for problem in group.exceptions:
-            console.print(f"[red]{problem}[/red]")
+            _say(console, str(problem), "red")
         sys.exit(1)
     except GatewayError as exc:
-        console.print(f"[red]{exc}[/red]")
+        _say(console, str(exc), "red")
         sys.exit(1)
 
 
@@ -61,6 +62,7 @@ async def _demo(console: Console, folder: Path, seed: int, *, arm: bool) -> None
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     config, password = _prepare(folder)
+    _require_free_ports(config)
     log_file = folder / "gateway.log"
     async with (
         _child(
@@ -121,6 +123,25 @@ def _prepare(folder: Path) -> tuple[GatewayConfig, str]:
     return load(folder / "gateway.toml"), plain.read_text().strip()
 
 
+def _require_free_ports(config: GatewayConfig) -> None:
+    """A plant of another demo on our port would be driven by two gateways at once: better not to start."""
+    wanted = {config.channel[0].port: "the plant"}
+    for name, part in (("OPC UA", config.opcua), ("MQTT", config.mqtt), ("the page", config.web)):
+        if part is not None:
+            wanted[part.port] = name
+    taken = []
+    for port, name in wanted.items():
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                taken.append(f"{port} ({name})")
+    if taken:
+        problem = f"in use on this machine: port {', '.join(taken)}; is another demo running?"
+        raise _DemoFailedError(problem)
+
+
 def _plant_arguments(config: GatewayConfig, folder: Path, seed: int) -> tuple[str, ...]:
     port = config.channel[0].port
     scan_log = folder / "plant" / "scan.csv"
@@ -172,12 +193,11 @@ async def _arm_and_tell(
         async with asyncio.timeout(_READY_WITHIN_S):
             first = await _first_decision(socket_path)
     except TimeoutError:
-        console.print(
-            f"[red]no decision within {_READY_WITHIN_S:.0f} s: read {config.path.parent}/gateway.log[/red]"
-        )
+        log_file = config.path.parent / "gateway.log"
+        _say(console, f"no decision within {_READY_WITHIN_S:.0f} s: read {log_file}", "red")
         return
     console.print(_panel(config, password, mqtt=mqtt))
-    console.print(f"first verdict: {first['outcome']} (decision {first['id']}, {point} in {first['mode']})")
+    _say(console, f"first verdict: {first['outcome']} (decision {first['id']}, {point} in {first['mode']})")
     if not arm:
         return
     why = ""
@@ -187,7 +207,8 @@ async def _arm_and_tell(
             console.print(f"`o3ctl mode {point} armed` done: the gateway is in control of the demo plant")
             return
         await asyncio.sleep(1)
-    console.print(f"[yellow]{why}[/yellow]\narm it by hand: {_o3ctl(config)} mode {point} armed")
+    _say(console, why, "yellow")
+    _say(console, f"arm it by hand: {_o3ctl()} mode {point} armed")
 
 
 async def _first_decision(socket_path: Path) -> dict[str, Any]:
@@ -217,21 +238,26 @@ async def _ask_armed(socket_path: Path, point: str) -> str:
         await client.aclose()
 
 
-def _o3ctl(config: GatewayConfig) -> str:
-    socket_path = config.gateway.state_dir / "run" / "o3.sock"
-    return f"{Path(sys.executable).parent / 'o3ctl'} --socket {os.path.relpath(socket_path)}"
+def _o3ctl() -> str:
+    return os.path.relpath(Path(sys.executable).parent / "o3ctl")
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    """As it is: a `[` in a text is no markup, and the terminal wraps it so that it can be copied whole."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _panel(config: GatewayConfig, password: str, *, mqtt: bool) -> Panel:
     folder = os.path.relpath(config.path.parent)
     watched = os.path.relpath(config.gateway.constraints_dir)
-    o3ctl = f"{os.path.relpath(Path(sys.executable).parent / 'o3ctl')} --socket {folder}/state/run/o3.sock"
+    o3ctl = _o3ctl()
     opcua = config.opcua.port if config.opcua else 0
     web = config.web.port if config.web else 0
     broker = f"127.0.0.1:{config.mqtt.port}, topics {config.mqtt.topic_prefix}/#" if config.mqtt else "-"
     lines = [
         f"plant      Modbus TCP {config.channel[0].endpoint} (soft PLC, unit 1; panel, unit 2)",
-        f"OPC UA     opc.tcp://127.0.0.1:{opcua}/o3   user {_USER}, password {password}",
+        f"OPC UA     opc.tcp://127.0.0.1:{opcua}/o3",
+        f"           user {_USER}, password {password}",
         f"           client certificate {folder}/state/pki/demo/ (trusted)",
         "           read-only without security, on this machine only",
         f"MQTT       {broker}" if mqtt else "MQTT       off: mosquitto is not installed",
@@ -240,10 +266,12 @@ def _panel(config: GatewayConfig, password: str, *, mqtt: bool) -> Panel:
         f"log        {folder}/gateway.log",
         "",
         "try next, in another terminal:",
+        f"  export O3_SOCKET={folder}/state/run/o3.sock",
         f"  {o3ctl} status",
         f"  {o3ctl} decisions --follow",
         f"  cp docs/examples/lower-level-limit.json {watched}/",
-        f"  rm {watched}/lower-level-limit.json    then   {o3ctl} runtime approve lower-level-limit",
+        f"  rm {watched}/lower-level-limit.json",
+        f"  {o3ctl} runtime approve lower-level-limit",
         "Ctrl-C stops everything.",
     ]
     return Panel("\n".join(lines), title="O3 edge gateway demo", expand=False, highlight=False)

@@ -65,7 +65,7 @@ def _print_margins(out: Console, view: DecisionView) -> None:
     table = _section("constraint", "margin")
     for name, margin in view.margins:
         table.add_row(name, Text(margin, "red" if margin.startswith("-") else ""))
-    _print_section(out, "margins, nearest first", table)
+    _print_section(out, "margins, nearest first; ranges that hold last", table)
 
 
 def _print_inputs(out: Console, inputs: Mapping[str, str]) -> None:

@@ -21,6 +21,10 @@ from gateway.link.messages import (
 )
 
 _PIPED_WIDTH = 200
+_REASONS = 4  # a table is no place for a thousand of them
+_REASON_CHARACTERS = 200
+_DIGEST_CHARACTERS = 40  # what is longer is a digest; --json has it whole
+_IN_FORCE = {"active", "pending"}  # a pending change leaves the module as it was
 
 
 def console() -> Console:
@@ -53,7 +57,7 @@ def show_status(
     rules = gateway.rule_set_digest[:19] or "none"
     out.print(f"rule set {gateway.generation} ({rules}), configuration {gateway.config_digest[:19]}")
     if gateway.inference:
-        out.print("inference " + ", ".join(f"{k} {v}" for k, v in gateway.inference.items()))
+        out.print("inference " + ", ".join(f"{k} {_shortened(v)}" for k, v in gateway.inference.items()))
     for part, text in gateway.parts.items():
         if text != "ok":
             out.print(Text(f"{part}: {text}", style="red"))
@@ -91,9 +95,7 @@ def point_table(points: list[PointState]) -> Table:
 
 def module_table(modules: list[ModuleState], now_ns: int) -> Table:
     """Constraint modules: what is in force, the last attempt and the last success, apart."""
-    table = _table(
-        "module", "state", "revision", "priority", "in force since", "last attempt", "refused because"
-    )
+    table = _table("module", "state", "revision", "priority", "in force since", "last attempt", "because")
     styles = {"active": "green", "pending": "yellow", "refused": "red"}
     for module in modules:
         table.add_row(
@@ -101,9 +103,9 @@ def module_table(modules: list[ModuleState], now_ns: int) -> Table:
             Text(module.state, styles.get(module.state, "bright_black")),
             str(module.revision),
             str(module.priority),
-            words.ago(module.last_success_ns, now_ns),
+            words.ago(module.last_success_ns, now_ns) if module.state in _IN_FORCE else "-",
             words.ago(module.last_attempt_ns, now_ns),
-            "\n".join(module.refused_because) or "-",
+            _reasons(module),
         )
     return table
 
@@ -163,6 +165,20 @@ def why(view: DecisionView) -> str:
     if view.violated:
         return "violates " + ", ".join(view.violated)
     return f"margin {view.margins[0][1]} to {view.margins[0][0]}" if view.margins else "-"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _DIGEST_CHARACTERS else text[:19]
+
+
+def _reasons(module: ModuleState) -> str:
+    said = [
+        reason if len(reason) <= _REASON_CHARACTERS else f"{reason[:_REASON_CHARACTERS]} ..."
+        for reason in module.refused_because[:_REASONS]
+    ]
+    if more := len(module.refused_because) - len(said):
+        said.append(f"and {more} more: o3ctl runtime list --json, or the .refused.txt beside the file")
+    return "\n".join(said) or "-"
 
 
 def _table(*columns: str, title: str | None = None) -> Table:

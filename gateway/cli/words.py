@@ -97,21 +97,23 @@ def writing_sentence(view: DecisionView) -> str:
     by = (
         "the verdict's setpoints"
         if view.written_by == "verdict"
-        else f"the checked fallback `{view.written_by}`"
+        else f"the setpoints of the checked fallback `{view.written_by}`"
     )
     match view.write_outcome:
         case "":
-            done = "was not written" if view.mode == "armed" else f"was not written: the mode is {view.mode}"
+            done = (
+                "were not written" if view.mode == "armed" else f"were not written: the mode is {view.mode}"
+            )
         case "confirmed":
-            done = "was written, and the PLC's working values confirm it"
+            done = "were written, and the PLC's working values confirm it"
         case "unconfirmed":
-            done = "was sent, and whether it arrived is not known; it is not repeated"
+            done = "were sent, and whether they arrived is not known; they are not repeated"
         case "refused":
-            done = "was stopped at the last gate"
+            done = "were stopped at the last gate"
         case "mismatch":
-            done = "was written, and the PLC works with other values"
+            done = "were written, and the PLC works with other values"
         case other:
-            done = f"has the write outcome `{other}`"
+            done = f"have the write outcome `{other}`"
     because = f" ({view.reason})" if view.write_outcome not in {"", "confirmed"} and view.reason else ""
     return f"{by} {done}{because}"
 

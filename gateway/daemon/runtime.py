@@ -202,7 +202,7 @@ def _not_waiting(path: str, flags: int) -> int:
 
 def _module_bytes(path: Path) -> bytes:
     """The file at a path somebody named; a device or a FIFO there must not hold us or fill memory."""
-    with open(path, "rb", opener=_not_waiting) as file:  # noqa: PTH123  # Path.open() takes no opener
+    with open(path, "rb", opener=_not_waiting) as file:  # Path.open() takes no opener
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             problem = "it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file"

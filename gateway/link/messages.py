@@ -79,7 +79,7 @@ class DecisionView(msgspec.Struct, frozen=True, tag="decision"):
     violated: list[str]  # `module/constraint`
     counterexample: str  # a sentence; empty when none
     counterexample_json: str
-    margins: list[tuple[str, str]]  # `module/constraint`, decimal text; nearest first
+    margins: list[tuple[str, str]]  # `module/constraint`, decimal text; nearest first, held ranges last
     generation: int
     rule_set_digest: str
     model_digest: str

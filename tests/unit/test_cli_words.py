@@ -78,7 +78,7 @@ def test_a_missed_limit_is_said_as_missed() -> None:
     ("changes", "expected"),
     [
         ({}, "confirm"),
-        ({"write_outcome": "unconfirmed"}, "it is not repeated"),
+        ({"write_outcome": "unconfirmed"}, "they are not repeated"),
         ({"write_outcome": "", "mode": "shadow"}, "the mode is shadow"),
         ({"written_by": "backup"}, "the checked fallback `backup`"),
         ({"setpoints": {}}, "nothing was let out"),
