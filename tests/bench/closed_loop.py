@@ -19,6 +19,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from gateway.plantsim.controllers import LEVEL_SETPOINT_M, TEMPERATURE_SETPOINT_C
+from gateway.plantsim.judge import HIGHEST_LEVEL_M, LEAST_LEVEL_PUMP_M
 from gateway.plantsim.objective import Moment, score
 from gateway.plantsim.tank import TankState
 from gateway.solver.check import Checks
@@ -31,9 +33,12 @@ from tests.bench.simulator import Cycle, Run, demo, simulate
 NAME = "closed_loop"
 SEEDS, STEPS = 10, 600
 MODULE = Path(__file__).parents[2] / "constraints" / "buffer-tank.json"
-MODELS = ("reference", "reckless")
-# Two more that the shipped models never are: one that never relents, one that goes everywhere.
-PROBES = ("fill_and_heat", "wandering")
+# From the setpoint, so that no settling hides what the check costs; `reference` starts anywhere.
+SETTLED = "reference_settled"
+MODELS = ("reference", SETTLED, "reckless")
+# What the shipped models never are: one that never relents, one that goes everywhere, one that keeps each
+# rule of the moment and goes for a limit (there a safe set that is too narrow shows).
+PROBES = ("fill_and_heat", "wandering", "brink")
 _PROCESSES = 2
 
 
@@ -79,9 +84,11 @@ def jobs(seed: int, steps: int) -> list[Job]:
     return checked + [Job(name, seed, steps, checked=False) for name in (*MODELS, *PROBES)]
 
 
-def start(seed: int) -> TankState:
-    """Where the plant of a seed begins: anywhere a tank may well be, now and then near a limit."""
-    dice = random.Random(seed)  # noqa: S311  # reproducible, not a secret
+def start(job: Job) -> TankState:
+    """Where a run begins: anywhere a tank may well be, now and then near a limit."""
+    if job.policy == SETTLED:
+        return TankState(LEVEL_SETPOINT_M, TEMPERATURE_SETPOINT_C)
+    dice = random.Random(job.seed)  # noqa: S311  # reproducible, not a secret
     return TankState(dice.uniform(0.9, 3.3), dice.uniform(30.0, 60.0))
 
 
@@ -89,9 +96,7 @@ def execute(job: Job) -> Ran:
     """One run, in this process."""
     check = _checks() if job.checked else None
     found = asyncio.run(
-        simulate(
-            policy(job.policy, job.seed), seed=job.seed, steps=job.steps, check=check, start=start(job.seed)
-        )
+        simulate(policy(job.policy, job.seed), seed=job.seed, steps=job.steps, check=check, start=start(job))
     )
     return _ran(job, found)
 
@@ -102,10 +107,13 @@ def figures(ran: Sequence[Ran]) -> list[Figure]:
     def of(name: str, *, checked: bool) -> list[Ran]:
         return [r for r in ran if r.job.policy == name and r.job.checked is checked]
 
-    models = [c for name in MODELS for r in of(name, checked=True) for c in r.cycles]
-    probes = [c for name in PROBES for r in of(name, checked=True) for c in r.cycles]
-    cost = _mean(r.objective for r in of("reference", checked=True))
-    cost /= _mean(r.objective for r in of("reference", checked=False))
+    by_policy = {n: [c for r in of(n, checked=True) for c in r.cycles] for n in (*MODELS, *PROBES)}
+    everything = [c for cycles in by_policy.values() for c in cycles]
+
+    def cost_percent(name: str) -> float:
+        with_check = _mean(r.objective for r in of(name, checked=True))
+        return 100 * (with_check / _mean(r.objective for r in of(name, checked=False)) - 1)
+
     made = {
         "reckless_unchecked_violations": _violations(of("reckless", checked=False)),
         "reckless_checked_violations": _violations(of("reckless", checked=True)),
@@ -113,14 +121,18 @@ def figures(ran: Sequence[Ran]) -> list[Figure]:
         "reference_checked_violations": _violations(of("reference", checked=True)),
         "probes_unchecked_violations": sum(_violations(of(n, checked=False)) for n in PROBES),
         "probes_checked_violations": sum(_violations(of(n, checked=True)) for n in PROBES),
-        "reference_objective_cost_percent": 100 * (cost - 1),
-        "safe_permitted_percent": safe_permitted_percent(models),
-        "probes_safe_permitted_percent": safe_permitted_percent(probes),
-        "unsafe_permitted": float(sum(bool(c.unsafe) and c.unchanged for c in (*models, *probes))),
+        "reference_objective_cost_percent": cost_percent(SETTLED),
+        "reference_anywhere_cost_percent": cost_percent("reference"),
+        "safe_permitted_percent": safe_permitted_percent([c for name in MODELS for c in by_policy[name]]),
+        "unsafe_permitted": float(sum(bool(c.unsafe) and c.unchanged for c in everything)),
     }
-    for name in (*MODELS, *PROBES):
-        cycles = [c for r in of(name, checked=True) for c in r.cycles]
+    for name, cycles in by_policy.items():
         made[f"{name}_no_action_percent"] = no_action_percent(cycles)
+    for name in PROBES:
+        made[f"{name}_safe_permitted_percent"] = safe_permitted_percent(by_policy[name])
+    levels = [level for r in of("brink", checked=True) for level in r.levels_m]
+    made["brink_nearest_overflow_mm"] = 1000 * (HIGHEST_LEVEL_M - max(levels))
+    made["brink_nearest_dry_run_mm"] = 1000 * (min(levels) - LEAST_LEVEL_PUMP_M)
     return [Figure(NAME, name, value) for name, value in made.items()]
 
 
@@ -196,10 +208,13 @@ def _explain(console: Console, ran: Sequence[Ran]) -> None:
                 _counted(outcomes),
             )
     console.print(table)
+    checked_cycles = [(r.job.policy, c) for r in ran for c in r.cycles]
     stopped = Counter(
-        f"{r.job.policy}: {c.refused_for}" for r in ran for c in r.cycles if not c.unsafe and not c.unchanged
+        f"{name}: {c.refused_for}" for name, c in checked_cycles if not (c.unsafe or c.unchanged)
     )
     console.print(f"safe proposals not permitted unchanged: {_counted(stopped) or 'none'}")
+    changed = Counter(c.refused_for for name, c in checked_cycles if name == SETTLED and not c.unchanged)
+    console.print(f"what the check changed of {SETTLED}: {_counted(changed) or 'nothing'}")
 
 
 def _counted(found: Counter[str]) -> str:

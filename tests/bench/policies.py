@@ -13,7 +13,7 @@ from gateway.plantsim.tank import Measurement, Outputs
 from tests.bench.simulator import Policy
 
 _BUNDLES = Path(gateway.inference.__file__).parent / "bundles"
-BUNDLES = {"reference": "buffer-tank", "reckless": "reckless"}
+BUNDLES = {"reference": "buffer-tank", "reference_settled": "buffer-tank", "reckless": "reckless"}
 
 
 class FillAndHeat:
@@ -22,6 +22,17 @@ class FillAndHeat:
     def act(self, measurement: Measurement, before: Outputs) -> Outputs:
         del measurement, before
         return Outputs(0.0, heater=True, mixer=1)
+
+
+class Brink:
+    """Keeps every rule of the moment and goes straight for a limit: overflow, or a pump that runs dry."""
+
+    def __init__(self, *, fills: bool) -> None:
+        self._step = -10.0 if fills else 10.0
+
+    def act(self, measurement: Measurement, before: Outputs) -> Outputs:
+        del measurement
+        return Outputs(min(max(before.pump_pct + self._step, 0.0), 100.0), heater=False, mixer=1)
 
 
 class Wandering:
@@ -48,6 +59,8 @@ def policy(name: str, seed: int) -> Policy:
     """A fresh proposer for one run."""
     if name in BUNDLES:
         return Clone(_engine(BUNDLES[name]))
+    if name == "brink":
+        return Brink(fills=seed % 2 == 0)
     return FillAndHeat() if name == "fill_and_heat" else Wandering(seed)
 
 
