@@ -123,7 +123,12 @@ class FolderReader:
 
     def _file(self, name: str, *, again: bool) -> Content:
         path = self._folder / name
-        stamps = path.stat()
+        try:
+            stamps = path.stat()
+        except FileNotFoundError:
+            raise
+        except OSError as exc:  # a loop of links, a folder nobody may look into
+            return _unreadable(exc.strerror or str(exc))
         key = (stamps.st_ino, stamps.st_dev, stamps.st_size, stamps.st_mtime_ns, stamps.st_ctime_ns)
         known = self._known.get(name)
         if known is not None and known[0] == key and not again:

@@ -86,15 +86,18 @@ def test_reader_takes_links_and_refuses_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "nothing.json").symlink_to("missing")
     (tmp_path / "folder.json").mkdir()
     os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "here.json").symlink_to("there.json")
+    (tmp_path / "there.json").symlink_to("here.json")
     (tmp_path / ".hidden.json").write_bytes(GOOD.data)
     (tmp_path / "a.refused.txt").write_bytes(b"x")
 
     found = FolderReader(tmp_path).read(again=False)
 
     assert found is not None
-    assert set(found) == {"link.json", "folder.json", "pipe.json"}
+    assert set(found) == {"link.json", "folder.json", "pipe.json", "here.json", "there.json"}
     assert found["link.json"] == GOOD
     assert "regular file" in found["pipe.json"].problem
+    assert "symbolic links" in found["here.json"].problem
 
 
 def test_a_lost_folder_is_not_a_folder_of_lost_files(tmp_path: Path) -> None:
