@@ -11,3 +11,11 @@ class ModuleRefusedError(GatewayError):
     def __init__(self, problems: tuple[ConstraintError, ...]) -> None:
         super().__init__("\n".join(str(p) for p in problems))
         self.problems = problems
+
+
+class NothingToApproveError(GatewayError):
+    """No change of that module waits."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(f"module `{module}`: no change waits for approval")
+        self.module = module

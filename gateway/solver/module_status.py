@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -98,3 +99,9 @@ def held_status(
         refused_because=because or ((waiting.because,) if waiting is not None else ()),
         constraints=module.constraints,
     )
+
+
+def listed(names: Iterable[str]) -> str:
+    """What is in force, for the end of a sentence; empty when nothing is."""
+    known = ", ".join(sorted(names))
+    return f"; in force: {known}" if known else ""

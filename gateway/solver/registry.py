@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar, assert_never
@@ -24,7 +24,7 @@ from gateway.solver.changes import (
     judge_offer,
     judge_removal,
 )
-from gateway.solver.errors import ModuleRefusedError
+from gateway.solver.errors import ModuleRefusedError, NothingToApproveError
 from gateway.solver.module import Module
 from gateway.solver.module_reports import ModuleReport, ReportWriter
 from gateway.solver.module_status import (
@@ -33,6 +33,7 @@ from gateway.solver.module_status import (
     Refusal,
     Waiting,
     held_status,
+    listed,
     refused_status,
     told,
 )
@@ -41,18 +42,9 @@ from gateway.solver.watcher import Content, FileGone, FileSettled, FolderChange,
 log = structlog.get_logger().bind(component="registry")
 
 R = TypeVar("R")  # a rule set
-
 Compile = Callable[[bytes, str], Module]  # raises ModuleRefusedError
 Assemble = Callable[[Sequence[Module], int], R]  # modules and generation; raises ModuleRefusedError
 Activate = Callable[[R], Awaitable[None]]  # raises GatewayError where the set cannot be loaded
-
-
-class NothingToApproveError(GatewayError):
-    """No change of that module waits."""
-
-    def __init__(self, module: str) -> None:
-        super().__init__(f"module `{module}`: no change waits for approval")
-        self.module = module
 
 
 @dataclass(slots=True)
@@ -80,8 +72,8 @@ class Registry(Generic[R]):
     async def start(self, found: Sequence[FolderChange]) -> None:
         """Put in force what was in force before the stop, joined by what the folder holds now.
 
-        One activation where all is well, also of an empty set, which permits nothing. Raises `StorageError`
-        where the kept state cannot be read, and whatever else keeps even that from being activated.
+        One activation where all is well, also of an empty set. Raises `StorageError` where the kept state
+        cannot be read, and whatever else keeps even that from being activated.
         """
         async with self._lock:
             await asyncio.to_thread(self.activation.load)
@@ -103,8 +95,8 @@ class Registry(Generic[R]):
     async def apply(self, changes: Sequence[FolderChange]) -> None:
         """Take certain changes of the folder; never raises for what a file holds."""
         async with self._lock:
-            for change in changes:
-                await self._take(await self._staged(self._held, change), change.name)
+            if len(changes) == 1 or not await self._taken_together(changes):
+                await self._take_one_by_one(changes)
             self.on_change()
 
     async def approve(self, module: str, user: str) -> None:
@@ -132,22 +124,19 @@ class Registry(Generic[R]):
 
     def statuses(self) -> tuple[ModuleStatus, ...]:
         """Every module and every refused file, by id."""
-        listed = {name: self._status(held) for name, held in self._held.items()}
+        found = {name: self._status(held) for name, held in self._held.items()}
         for refusal in self._refused.values():
             owner = next((n for n, held in self._held.items() if held.file == refusal.file), None)
             if owner is None:
                 stem = Path(refusal.file).stem
-                name = stem if stem not in listed else refusal.file
-                listed[name] = refused_status(name, refusal)
+                name = stem if stem not in found else refusal.file
+                found[name] = refused_status(name, refusal)
         for name, status in self._unloaded.items():
-            listed.setdefault(name, status)
-        return tuple(listed[name] for name in sorted(listed))
+            found.setdefault(name, status)
+        return tuple(found[name] for name in sorted(found))
 
     async def load(self, name: str, data: bytes, user: str) -> str:
-        """Put a module file into the watched folder and take it at once; why not, or empty.
-
-        A file that does not compile is not put there. A weakening is put there and waits.
-        """
+        """Put a module file that compiles into the watched folder and take it at once; why not, or empty."""
         if Path(name).name != name or not is_module_name(name):
             return (
                 f"`{name}` is not a name for a module file; it ends in .json and does not begin with a point"
@@ -168,7 +157,7 @@ class Registry(Generic[R]):
         """Take a module's file out of the watched folder; why not, or empty. A weakening then waits."""
         held = self._held.get(module)
         if held is None:
-            return f"no module `{module}` is in force{_listed(self._held)}"
+            return f"no module `{module}` is in force{listed(self._held)}"
         if module in self.required:
             return f"a decision point requires module `{module}`; take it out of `required_modules` first"
         log.info("module_unload_asked", module=module, file=held.file, user=user)
@@ -293,6 +282,24 @@ class Registry(Generic[R]):
             for held in before.values():
                 await self._refuse(held.file, "the modules in force before the stop fit no more", told(exc))
             await self._switch({})
+        await self._take_one_by_one(changes)
+
+    async def _taken_together(self, changes: Sequence[FolderChange]) -> bool:
+        """One activation for many files; False where some do not fit: then nothing changed."""
+        before = held = self._held
+        for change in changes:
+            held = await self._staged(held, change)
+        try:
+            if held != before:
+                await self._switch(held)
+        except GatewayError:
+            return False
+        for module in held.values():
+            if before.get(module.module.id) is not module:
+                await self._accept(module)
+        return True
+
+    async def _take_one_by_one(self, changes: Sequence[FolderChange]) -> None:
         for change in changes:
             await self._take(await self._staged(self._held, change), change.name)
 
@@ -314,8 +321,7 @@ class Registry(Generic[R]):
     async def _switch(self, held: Mapping[str, Held]) -> None:
         """Activate a set and make it durable; the last set under other file names keeps its number.
 
-        The bytes are kept before and the set is committed after the activation, so a crash in between goes
-        back to the last good set under a new number, never to half a set.
+        Bytes are kept before, the set is committed after: a crash in between goes back to the last good set.
         """
         kept = {name: await self._kept(h) for name, h in held.items()}
         last = {name: k.content for name, k in self.activation.modules.items()}
@@ -391,8 +397,3 @@ class Registry(Generic[R]):
         name = held.module.id
         attempt = self._attempts.get(name, held.since_ns)
         return held_status(held, self._waiting.get(name), self._refused.get(held.file), attempt)
-
-
-def _listed(names: Iterable[str]) -> str:
-    known = ", ".join(sorted(names))
-    return f"; in force: {known}" if known else ""

@@ -11,10 +11,10 @@ from gateway.core.clock import FakeClock
 from gateway.core.errors import ConstraintError, WorkerLostError
 from gateway.solver.activation import Activation
 from gateway.solver.changes import Weakening
-from gateway.solver.errors import ModuleRefusedError
+from gateway.solver.errors import ModuleRefusedError, NothingToApproveError
 from gateway.solver.module import Module
 from gateway.solver.module_reports import ReportWriter
-from gateway.solver.registry import NothingToApproveError, Registry
+from gateway.solver.registry import Registry
 from gateway.solver.watcher import Content, FileGone, FileSettled
 
 
@@ -167,7 +167,17 @@ async def test_weakening_allow_needs_no_approval(bench: Bench) -> None:
     registry = bench.registry()
     await registry.start([bench.module("a.json", "tank", 1), bench.module("b.json", "limit", 1)])
     await registry.apply([bench.module("a.json", "tank", 2), bench.take_out("b.json")])
-    assert registry.rule_set == Rules(3, ("tank@2",))
+    assert registry.rule_set == Rules(2, ("tank@2",))
+
+
+async def test_many_files_at_once_are_one_activation(bench: Bench) -> None:
+    registry = bench.registry()
+    await registry.start([bench.module("a.json", "tank", 1)])
+    await registry.apply([bench.module(f"m{n}.json", f"module-{n}", 1) for n in range(40)])
+    assert registry.rule_set is not None
+    assert registry.rule_set.generation == 2
+    assert len(registry.rule_set.ids) == 41
+    assert {status.state for status in registry.statuses()} == {"active"}
 
 
 async def test_required_module_never_leaves_by_its_file(bench: Bench) -> None:
