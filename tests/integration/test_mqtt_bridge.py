@@ -47,7 +47,12 @@ def good(value: float) -> TagValue:
 
 @asynccontextmanager
 async def running(
-    port: int, decide: Decide | None = None, *, read_only: bool = False, keepalive_s: int = 10
+    port: int,
+    decide: Decide | None = None,
+    *,
+    read_only: bool = False,
+    keepalive_s: int = 10,
+    backoff_s: tuple[float, float] = (0.05, 0.2),
 ) -> AsyncIterator[MqttBridge]:
     settings = MqttSettings(
         host="127.0.0.1",
@@ -56,7 +61,7 @@ async def running(
         prefix="o3/test",
         accept_requests=decide is not None and not read_only,
         keepalive_s=keepalive_s,
-        backoff_s=(0.05, 0.2),
+        backoff_s=backoff_s,
     )
     bridge = MqttBridge(settings, SystemClock(), decide)
     async with asyncio.TaskGroup() as tasks:
@@ -268,9 +273,12 @@ async def test_after_a_broker_restart_tags_and_verdicts_of_the_outage_arrive(tmp
 
 
 async def test_a_frozen_broker_loses_no_verdict(tmp_path: Path) -> None:
-    """Sent is not delivered: what had no PUBACK when the link died is sent again, in order."""
+    """Sent is not delivered: what had no PUBACK when the link died is sent again, in order.
+
+    The long back-off lets the peer subscribe to the new broker before the bridge is there.
+    """
     port = free_port()
-    async with running(port, keepalive_s=2) as bridge:
+    async with running(port, keepalive_s=2, backoff_s=(3.0, 3.0)) as bridge:
         async with demo_broker(port, tmp_path) as broker:
             assert broker is not None
             await eventually(lambda: bridge.statistics().published >= 1)
@@ -284,7 +292,7 @@ async def test_a_frozen_broker_loses_no_verdict(tmp_path: Path) -> None:
             assert bridge.statistics().backlog.events_due == 5
         async with demo_broker(port, tmp_path), peer_at(port) as peer:
             await peer.subscribe("o3/test/points/#")
-            assert [json.loads((await peer.next()).payload)["n"] for _ in range(5)] == list(range(5))
+            assert [json.loads((await peer.next(20)).payload)["n"] for _ in range(5)] == list(range(5))
 
 
 async def test_a_stop_while_the_broker_is_frozen_is_bounded(tmp_path: Path) -> None:
