@@ -100,7 +100,7 @@ class Decider:
             generation=result.generation,
             rule_set_digest=result.rule_set_digest,
             model_digest=work.proposal.model_digest if work.proposal else "",
-            timings_ms={**work.timings, **result.timings_ms},
+            timings_ms={**work.timings, **{f"solver_{name}": ms for name, ms in result.timings_ms.items()}},
             what_if=work.request.what_if is not None,
         )
         return replace(record, certificate_digest=self._certify(record))
