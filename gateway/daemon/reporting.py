@@ -63,7 +63,7 @@ class Reporter:
                 self.alarm_changed(point)
             self._publish_point(point)
         log.info(
-            "decision_made" if record.write_outcome is None else "setpoints_written",
+            _event(record.write_outcome),
             decision=record.id,
             point=record.point,
             outcome=view.outcome,
@@ -161,3 +161,10 @@ def _blocked(point: Point, record: DecisionRecord, why: str) -> str:
     if record.write_outcome not in (None, WriteOutcome.CONFIRMED):
         return f"{record.write_outcome.value}: {why}"
     return "" if record.written else "nothing is permitted"
+
+
+def _event(outcome: WriteOutcome | None) -> str:
+    """The log's name for what is reported: a decision, a write that was confirmed, or one that was not."""
+    if outcome is None:
+        return "decision_made"
+    return "setpoints_written" if outcome is WriteOutcome.CONFIRMED else "write_not_confirmed"

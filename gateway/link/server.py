@@ -103,6 +103,7 @@ class LinkServer:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(ToServer)
         self._writers: set[asyncio.StreamWriter] = set()
+        self._stopped = False
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
@@ -121,6 +122,7 @@ class LinkServer:
         try:
             yield
         finally:
+            self._stopped = True
             server.close()
             for writer in list(self._writers):
                 writer.transport.abort()
@@ -139,6 +141,13 @@ class LinkServer:
         )
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._serve_peer(reader, writer)
+        except asyncio.CancelledError:
+            if not self._stopped:  # on Python 3.11 a cancelled handler is logged as a fault of the loop
+                raise
+
+    async def _serve_peer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = _peer(writer)
         if peer.uid not in self._allowed or self._clients >= _MAX_CLIENTS:
             self._refused += 1
