@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
+import importlib
 import json
 import math
 import sys
@@ -19,12 +19,7 @@ from rich.console import Console
 
 from tests.bench.report import BUDGETS, Figure, show, verdict
 
-BENCHMARKS = ("closed_loop", "decision_latency", "memory", "faults")
-
-
-def available() -> list[str]:
-    """The benchmarks there are, in the order they run."""
-    return [name for name in BENCHMARKS if importlib.util.find_spec(f"tests.bench.{name}") is not None]
+BENCHMARKS = ("closed_loop", "decision_latency", "memory")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(stderr=options.json)
     found: list[Figure] = []
     broken: list[str] = []
-    for name in options.names or available():
+    for name in options.names or BENCHMARKS:
         console.rule(name)
         try:
             found += _run(name, options, console)
@@ -77,7 +72,7 @@ def _rows(found: list[Figure]) -> list[dict[str, object]]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(available())}; default: all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default: all")
     parser.add_argument("--json", action="store_true", help="figures as JSON on standard output")
     parser.add_argument("--seeds", type=int, default=10, help="closed_loop: how many seeds")
     parser.add_argument("--steps", type=int, default=600, help="closed_loop: decisions in a run")

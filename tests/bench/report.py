@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 BUDGETS = Path(__file__).with_name("budgets.toml")
 
@@ -33,14 +33,18 @@ def verdict(figure: Figure, budgets: dict[str, Any]) -> tuple[str, str]:
 
 
 def show(figures: list[Figure], console: Console) -> None:
-    """A table of figure, bar, verdict; a bar that nothing measured is shown as well."""
+    """A table of figure, bar, verdict; a bar that nothing measured is shown as well.
+
+    After a single benchmark only its own bars are listed, else all there are.
+    """
     budgets = tomllib.loads(BUDGETS.read_text())
-    table = Table("benchmark", "figure", "value", "bar", "verdict")
+    table = Table("benchmark", Column("figure", overflow="fold"), "value", "bar", "verdict")
     for figure in figures:
         bar, judged = verdict(figure, budgets)
         table.add_row(figure.benchmark, figure.name, f"{figure.value:.3g}", bar, judged)
     measured = {(f.benchmark, f.name) for f in figures}
-    for benchmark in {f.benchmark for f in figures}:
+    ran = {f.benchmark for f in figures}
+    for benchmark in ran if len(ran) == 1 else budgets:
         for name in budgets.get(benchmark, {}):
             if (benchmark, name) not in measured:
                 table.add_row(benchmark, name, "-", "-", "not measured")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from gateway.core.clock import FakeClock
-from gateway.observability.metrics import Counters
 from gateway.observability.systemd import sd_notify, watchdog_interval_s
 from gateway.observability.watchdog import Watchdog
 
@@ -115,24 +114,3 @@ async def test_the_watchdog_ticks_three_times_an_interval() -> None:
 
     assert slept == [3.0] * 4
     assert heard.states == ["WATCHDOG=1"] * 4
-
-
-def test_counters_are_declared_visible_at_zero_and_never_fall() -> None:
-    counters = Counters()
-    counters.declare("decisions_expired", "decisions whose deadline passed in the queue")
-    before = counters.snapshot()
-    counters.add("decisions_expired")
-    counters.add("decisions_expired", 2)
-    counters.raise_to("decisions_expired", 2)
-
-    assert dict(before.values) == {"decisions_expired": 0}
-    assert counters["decisions_expired"] == 3
-    assert counters.snapshot().help["decisions_expired"].startswith("decisions whose")
-    with pytest.raises(ValueError, match="declared twice"):
-        counters.declare("decisions_expired", "again")
-    with pytest.raises(ValueError, match="identifier"):
-        counters.declare("Not-A-Name", "x")
-    with pytest.raises(ValueError, match="cannot fall"):
-        counters.add("decisions_expired", -1)
-    with pytest.raises(KeyError):
-        counters.add("unknown")
