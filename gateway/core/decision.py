@@ -172,6 +172,56 @@ class WriteOutcome(enum.Enum):
     UNREQUESTED = "unrequested"
 
 
+@dataclass(frozen=True, slots=True)
+class StateInterval:
+    """A closed interval that held one state variable's true value at one monotonic instant."""
+
+    low: Fraction
+    high: Fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSet:
+    """What the last check knew of the plant's state (S2), by tag id, at `at` s monotonic."""
+
+    at: float
+    intervals: Mapping[str, StateInterval]
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """A value an output had, and how many seconds ago it last had it (0: it has it now)."""
+
+    value: Fraction
+    ceased_s_ago: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """Everything one check depends on; nothing else may influence it.
+
+    `proposal` None asks for the backup policy's own action, computed and checked (S9, S10).
+    `history` lists the values of each output, newest first; those with `ceased_s_ago` 0 may be in force now:
+    one, or {before, after} while a write is unconfirmed (S18). Ramps are checked against all of them (S6).
+    `held_s` is how long an output has had its present value, 0 when unknown (S23).
+    `hold_s` is how long the proposal may act before the next decision can replace it; `effect_delay_s` how
+    long after acquisition it may take until it acts (deadline + write delay + scan, S4).
+    """
+
+    decision: DecisionId
+    point: PointId
+    generation: int
+    inputs: Mapping[TagId, TagValue]
+    taken_at: float  # monotonic seconds of the snapshot
+    history: Mapping[TagId, tuple[InForce, ...]]
+    held_s: Mapping[TagId, float]
+    proposal: Proposal | None
+    carried: StateSet | None
+    hold_s: float
+    effect_delay_s: float
+    may_repair: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
     """What the checker says of one proposal under one rule set."""
@@ -183,6 +233,14 @@ class CheckResult:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     proposal: Proposal | None = None  # the repaired proposal, where the verdict is `repaired`
     recovery: bool = False  # S9: only the backup may be written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """One check as it was asked and answered: enough to repeat it."""
+
+    request: CheckRequest
+    result: CheckResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,3 +265,5 @@ class DecisionRecord:
     write_outcome: WriteOutcome | None = None
     certificate_digest: str = ""
     what_if: bool = False  # inputs came from the requester: answered, never written (S20)
+    examined: Examination | None = None  # the check of the proposal; None where nothing was examined
+    fallback: Examination | None = None  # the check that what a fallback wrote stands on (S10)

@@ -3,72 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
 from gateway.core.clock import Deadline
 from gateway.core.decision import (
+    CheckRequest,
     CheckResult,
-    DecisionId,
     DecisionRecord,
-    PointId,
+    InForce,
     Proposal,
     RegisterValue,
+    StateInterval,
+    StateSet,
     WriteOutcome,
 )
-from gateway.core.tag import TagId, TagValue
+from gateway.core.tag import TagId
 from gateway.core.tagstore import Snapshot
 
-
-@dataclass(frozen=True, slots=True)
-class StateInterval:
-    """A closed interval that held one state variable's true value at one monotonic instant."""
-
-    low: Fraction
-    high: Fraction
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateSet:
-    """What the last check knew of the plant's state (S2), by tag id, at `at` s monotonic."""
-
-    at: float
-    intervals: Mapping[str, StateInterval]
-
-
-@dataclass(frozen=True, slots=True)
-class InForce:
-    """A value an output had, and how many seconds ago it last had it (0: it has it now)."""
-
-    value: Fraction
-    ceased_s_ago: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRequest:
-    """Everything one check depends on; nothing else may influence it.
-
-    `proposal` None asks for the backup policy's own action, computed and checked (S9, S10).
-    `history` lists the values of each output, newest first; those with `ceased_s_ago` 0 may be in force now:
-    one, or {before, after} while a write is unconfirmed (S18). Ramps are checked against all of them (S6).
-    `held_s` is how long an output has had its present value, 0 when unknown (S23).
-    `hold_s` is how long the proposal may act before the next decision can replace it; `effect_delay_s` how
-    long after acquisition it may take until it acts (deadline + write delay + scan, S4).
-    """
-
-    decision: DecisionId
-    point: PointId
-    generation: int
-    inputs: Mapping[TagId, TagValue]
-    taken_at: float  # monotonic seconds of the snapshot
-    history: Mapping[TagId, tuple[InForce, ...]]
-    held_s: Mapping[TagId, float]
-    proposal: Proposal | None
-    carried: StateSet | None
-    hold_s: float
-    effect_delay_s: float
-    may_repair: bool = True
+__all__ = [
+    "AuditLog",
+    "CheckRequest",
+    "Checker",
+    "Gate",
+    "InForce",
+    "Proposer",
+    "SetpointSink",
+    "StateInterval",
+    "StateSet",
+]
 
 
 class Checker(Protocol):

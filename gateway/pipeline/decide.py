@@ -10,6 +10,7 @@ from gateway.core.decision import (
     CheckResult,
     DecisionRecord,
     DecisionRequest,
+    Examination,
     Mode,
     Permitted,
     Proposal,
@@ -102,6 +103,8 @@ class Decider:
             model_digest=work.proposal.model_digest if work.proposal else "",
             timings_ms={**work.timings, **{f"solver_{name}": ms for name, ms in result.timings_ms.items()}},
             what_if=work.request.what_if is not None,
+            examined=next((c for c in work.checks if c.request.may_repair), None),
+            fallback=work.checks[-1] if written_by and written_by != "verdict" else None,
         )
         return replace(record, certificate_digest=self._certify(record))
 
@@ -147,26 +150,25 @@ class Decider:
         while True:
             work.rules = rules = self._rules.current
             started = self._clock.monotonic()
-            result, state = await self._checker.check(
-                CheckRequest(
-                    decision=work.request.id,
-                    point=point.settings.id,
-                    generation=rules.generation,
-                    inputs={t: work.snapshot.values[t] for t in point.settings.inputs},
-                    taken_at=taken_at,
-                    history=point.in_force(taken_at),
-                    held_s=point.held_s(taken_at),
-                    proposal=proposal,
-                    carried=point.carried if work.request.what_if is None else None,
-                    hold_s=point.settings.hold_s,
-                    effect_delay_s=point.settings.effect_delay_s,
-                    may_repair=may_repair,
-                ),
-                work.request.deadline,
+            request = CheckRequest(
+                decision=work.request.id,
+                point=point.settings.id,
+                generation=rules.generation,
+                inputs={t: work.snapshot.values[t] for t in point.settings.inputs},
+                taken_at=taken_at,
+                history=point.in_force(taken_at),
+                held_s=point.held_s(taken_at),
+                proposal=proposal,
+                carried=point.carried if work.request.what_if is None else None,
+                hold_s=point.settings.hold_s,
+                effect_delay_s=point.settings.effect_delay_s,
+                may_repair=may_repair,
             )
+            result, state = await self._checker.check(request, work.request.deadline)
             spent_ms = 1000 * (self._clock.monotonic() - started)
             work.timings["check"] = work.timings.get("check", 0.0) + spent_ms
             if self._rules.current.generation == rules.generation:
+                work.checks.append(Examination(request=request, result=result))
                 return result, state
             if work.request.deadline.passed(self._clock):
                 return _undetermined(work, "the rule set changed and the deadline passed"), None

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from gateway.core.clock import Clock
-from gateway.core.decision import DecisionRecord, DecisionRequest, Proposal, RegisterValue
+from gateway.core.decision import (
+    DecisionRecord,
+    DecisionRequest,
+    Examination,
+    Proposal,
+    RegisterValue,
+)
 from gateway.core.errors import InferenceError, RegisterRangeError
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagValue
@@ -29,6 +35,7 @@ class Working:
     timings: dict[str, float]  # ms
     examined: bool  # False: its deadline passed while it waited, so it says nothing of the plant
     proposal: Proposal | None = None
+    checks: list[Examination] = field(default_factory=list)  # in the order they were made
 
     @property
     def is_question(self) -> bool:

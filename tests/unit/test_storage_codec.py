@@ -9,11 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.decision import (
+    CheckRequest,
+    CheckResult,
     Counterexample,
     DecisionId,
     DecisionRecord,
+    Examination,
     Finding,
     Holds,
+    InForce,
     Mode,
     Outcome,
     Permitted,
@@ -23,6 +27,8 @@ from gateway.core.decision import (
     RegisterValue,
     Rejected,
     Repaired,
+    StateInterval,
+    StateSet,
     Undetermined,
     Unknown,
     Violated,
@@ -64,6 +70,48 @@ _tag_value = st.builds(
     server_ts_ns=_moment,
     confirmed_at=st.just(float("-inf")) | _duration,
 )
+_proposal = st.builds(
+    Proposal, values=_registers, by=_text, model_digest=_text, confidence=st.none() | st.floats(0, 1)
+)
+_verdict = _outcome.filter(lambda o: not isinstance(o, Rejected))
+_findings = st.lists(_finding, max_size=3).map(tuple)
+_examination = st.builds(
+    Examination,
+    request=st.builds(
+        CheckRequest,
+        decision=_text.map(DecisionId),
+        point=_text.map(PointId),
+        generation=st.integers(0, 2**40),
+        inputs=st.dictionaries(_text.map(TagId), _tag_value, max_size=2),
+        taken_at=_duration,
+        history=st.dictionaries(
+            _text.map(TagId),
+            st.lists(st.builds(InForce, _number, _duration), max_size=3).map(tuple),
+            max_size=2,
+        ),
+        held_s=st.dictionaries(_text.map(TagId), _duration, max_size=2),
+        proposal=st.none() | _proposal,
+        carried=st.none()
+        | st.builds(
+            StateSet,
+            at=_duration,
+            intervals=st.dictionaries(_text, st.builds(StateInterval, _number, _number), max_size=2),
+        ),
+        hold_s=_duration,
+        effect_delay_s=_duration,
+        may_repair=st.booleans(),
+    ),
+    result=st.builds(
+        CheckResult,
+        verdict=_verdict,
+        findings=_findings,
+        generation=st.integers(0, 2**40),
+        rule_set_digest=_text,
+        timings_ms=st.dictionaries(_text, _duration, max_size=2),
+        proposal=st.none() | _proposal,
+        recovery=st.booleans(),
+    ),
+)
 records = st.builds(
     DecisionRecord,
     id=_text.map(DecisionId),
@@ -72,13 +120,10 @@ records = st.builds(
     requested_by=_text,
     received_utc_ns=_moment,
     outcome=_outcome,
-    proposal=st.none()
-    | st.builds(
-        Proposal, values=_registers, by=_text, model_digest=_text, confidence=st.none() | st.floats(0, 1)
-    ),
+    proposal=st.none() | _proposal,
     written=_registers,
     written_by=_text,
-    findings=st.lists(_finding, max_size=3).map(tuple),
+    findings=_findings,
     inputs=st.dictionaries(_text.map(TagId), _tag_value, max_size=3),
     generation=st.integers(0, 2**40),
     rule_set_digest=_text,
@@ -86,6 +131,8 @@ records = st.builds(
     timings_ms=st.dictionaries(_text, _duration, max_size=3),
     write_outcome=st.none() | st.sampled_from(WriteOutcome),
     certificate_digest=_text,
+    examined=st.none() | _examination,
+    fallback=st.none() | _examination,
 )
 
 
@@ -125,6 +172,13 @@ def a_record(**changes: object) -> DecisionRecord:
         timings_ms={"check": 1.25},
     )
     return replace(record, **changes)  # type: ignore[arg-type]  # each test names the field it changes
+
+
+def test_a_record_of_an_older_version_without_its_checks_is_still_read() -> None:
+    plain = json.loads(encode_record(a_record()))
+    del plain["examined"], plain["fallback"]
+
+    assert decode_record(json.dumps(plain).encode()) == a_record()
 
 
 def test_numbers_are_written_as_exact_decimal_text_or_as_a_quotient() -> None:

@@ -1,0 +1,148 @@
+"""Plain data of the checks a record stands on. What the record says already is not said twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from gateway.core.decision import (
+    CheckRequest,
+    CheckResult,
+    DecisionRecord,
+    Examination,
+    InForce,
+    Rejected,
+    StateInterval,
+    StateSet,
+)
+from gateway.core.tag import TagId, decimal_text
+from gateway.storage.codec_parts import (
+    finding_from_plain,
+    finding_to_plain,
+    outcome_from_plain,
+    outcome_to_plain,
+    proposal_from_plain,
+    proposal_to_plain,
+    tag_value_from_plain,
+    tag_value_to_plain,
+)
+
+
+def examination_to_plain(record: DecisionRecord, examination: Examination | None) -> dict[str, Any] | None:
+    """Plain data of one check of a record."""
+    if examination is None:
+        return None
+    request, result = examination.request, examination.result
+    as_recorded = result.verdict == record.outcome and result.findings == record.findings
+    said: dict[str, Any] = (
+        {}
+        if as_recorded
+        else {
+            "outcome": outcome_to_plain(result.verdict),
+            "findings": [finding_to_plain(f) for f in result.findings],
+        }
+    )
+    return {
+        "decision": None if request.decision == record.id else request.decision,
+        "point": None if request.point == record.point else request.point,
+        "generation": request.generation,
+        "inputs": _inputs_to_plain(record, request),
+        "taken_at": repr(float(request.taken_at)),
+        "history": {
+            tag: [[decimal_text(e.value), repr(float(e.ceased_s_ago))] for e in entries]
+            for tag, entries in request.history.items()
+        },
+        "held_s": {tag: repr(float(seconds)) for tag, seconds in request.held_s.items()},
+        "proposal": None if request.proposal is None else proposal_to_plain(request.proposal),
+        "carried": None if request.carried is None else _state_to_plain(request.carried),
+        "hold_s": repr(float(request.hold_s)),
+        "effect_delay_s": repr(float(request.effect_delay_s)),
+        "may_repair": request.may_repair,
+        "result": said
+        | {
+            "generation": result.generation,
+            "rule_set_digest": result.rule_set_digest,
+            "proposal": None if result.proposal is None else proposal_to_plain(result.proposal),
+            "recovery": result.recovery,
+            "timings_ms": {stage: repr(float(ms)) for stage, ms in result.timings_ms.items()},
+        },
+    }
+
+
+def with_examinations(
+    record: DecisionRecord, examined: Mapping[str, Any] | None, fallback: Mapping[str, Any] | None
+) -> DecisionRecord:
+    """The record with its checks; raises `ValueError`, `TypeError` or `KeyError` for other data."""
+    return replace(
+        record,
+        examined=None if examined is None else _examination(record, examined),
+        fallback=None if fallback is None else _examination(record, fallback),
+    )
+
+
+def _examination(record: DecisionRecord, plain: Mapping[str, Any]) -> Examination:
+    proposal = plain["proposal"]
+    request = CheckRequest(
+        decision=record.id if plain["decision"] is None else plain["decision"],
+        point=record.point if plain["point"] is None else plain["point"],
+        generation=plain["generation"],
+        inputs={
+            TagId(tag): record.inputs[TagId(tag)] if value is None else tag_value_from_plain(value)
+            for tag, value in plain["inputs"].items()
+        },
+        taken_at=float(plain["taken_at"]),
+        history={
+            TagId(tag): tuple(InForce(Fraction(value), float(ago)) for value, ago in entries)
+            for tag, entries in plain["history"].items()
+        },
+        held_s={TagId(tag): float(seconds) for tag, seconds in plain["held_s"].items()},
+        proposal=None if proposal is None else proposal_from_plain(proposal),
+        carried=None if plain["carried"] is None else _state_from_plain(plain["carried"]),
+        hold_s=float(plain["hold_s"]),
+        effect_delay_s=float(plain["effect_delay_s"]),
+        may_repair=plain["may_repair"],
+    )
+    return Examination(request=request, result=_result(record, plain["result"]))
+
+
+def _result(record: DecisionRecord, plain: Mapping[str, Any]) -> CheckResult:
+    verdict = outcome_from_plain(plain["outcome"]) if "outcome" in plain else record.outcome
+    if isinstance(verdict, Rejected):
+        raise TypeError("a check never rejects")
+    findings = plain.get("findings")
+    return CheckResult(
+        verdict=verdict,
+        findings=record.findings if findings is None else tuple(finding_from_plain(f) for f in findings),
+        generation=plain["generation"],
+        rule_set_digest=plain["rule_set_digest"],
+        timings_ms={stage: float(ms) for stage, ms in plain["timings_ms"].items()},
+        proposal=None if plain["proposal"] is None else proposal_from_plain(plain["proposal"]),
+        recovery=plain["recovery"],
+    )
+
+
+def _inputs_to_plain(record: DecisionRecord, request: CheckRequest) -> dict[str, Any]:
+    """By tag: null where the record's own inputs hold the same value."""
+    return {
+        tag: None if record.inputs.get(tag) == value else tag_value_to_plain(value)
+        for tag, value in request.inputs.items()
+    }
+
+
+def _state_to_plain(state: StateSet) -> dict[str, Any]:
+    return {
+        "at": repr(float(state.at)),
+        "intervals": {tag: [decimal_text(i.low), decimal_text(i.high)] for tag, i in state.intervals.items()},
+    }
+
+
+def _state_from_plain(plain: Mapping[str, Any]) -> StateSet:
+    return StateSet(
+        at=float(plain["at"]),
+        intervals={
+            tag: StateInterval(Fraction(low), Fraction(high))
+            for tag, (low, high) in plain["intervals"].items()
+        },
+    )
