@@ -10,12 +10,13 @@ from typing import Any
 from gateway.config.model import GatewayConfig
 from gateway.config.tags import tag_definitions
 from gateway.core.clock import Clock
-from gateway.core.decision import DecisionRecord, PointId
+from gateway.core.decision import PointId
 from gateway.core.health import PartHealth
 from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import TagStore
 from gateway.daemon.access import Access
 from gateway.daemon.asks import Asks
+from gateway.daemon.certifying import Certifier
 from gateway.daemon.fieldside import field_side, make_engines, mqtt_settings
 from gateway.daemon.modes import Modes
 from gateway.daemon.northbound import northbound_services
@@ -39,7 +40,6 @@ from gateway.pipeline.writer import SetpointWriter
 from gateway.protocols.mqtt.bridge import MqttBridge
 from gateway.solver.pool import CheckerPool
 from gateway.storage.audit import AuditLog
-from gateway.storage.codec import certificate_digest
 from gateway.storage.state import DurableState
 
 
@@ -53,6 +53,7 @@ class House:
         self.audit = AuditLog(state_dir / "audit.sqlite", clock)
         self.state = DurableState(state_dir / "state.json")
         self.rules = RulesHolder()
+        self.certifier = Certifier(state_dir / "evidence")
         self.pool = CheckerPool(config.solver.workers, clock, _holds(config))
         self.engines = make_engines(config, self.store, clock)
         self.field = field_side(config, self.store, clock)
@@ -100,7 +101,9 @@ class House:
         )
         outputs = tuple(tag for point in self.points.values() for tag in point.settings.outputs)
         proofs = ProofBook(state_dir / "proofs.json")
-        self.running = RunningRules(self.pool, self.rules, proofs, outputs, self._rules_changed)
+        self.running = RunningRules(
+            self.pool, self.rules, proofs, outputs, self._rules_changed, self.certifier.keep
+        )
         self.registry, self.watcher = make_registry(
             config, self.store, self.running, clock, self._modules_changed
         )
@@ -151,7 +154,7 @@ class House:
             audit=self.audit,
             rules=self.rules,
             link_session=self._link_session,
-            certify=_certify,
+            certify=self.certifier.digest,
         )
         return Lane(point, decider, self.writer, clock=self.clock, report=self.reporter.decided)
 
@@ -267,10 +270,6 @@ def _holds(config: GatewayConfig) -> list[tuple[float, float]]:
     """Hold and effect delay of every point: what the solver workers warm up for at load."""
     settings = [point_settings(config, point) for point in config.decision_point]
     return [(s.hold_s, s.effect_delay_s) for s in settings]
-
-
-def _certify(record: DecisionRecord) -> str:
-    return certificate_digest(record)
 
 
 async def _decide_for_mqtt(

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -51,14 +51,20 @@ class RunningRules:
         proofs: ProofBook,
         outputs: tuple[TagId, ...],
         changed: Callable[[RulesInForce], None],
+        keep: Callable[[RuleSet], Awaitable[None]] | None = None,
     ) -> None:
         self._pool, self._rules, self._proofs = pool, rules, proofs
-        self._outputs, self._changed = outputs, changed
+        self._outputs, self._changed, self._keep = outputs, changed, keep
         self._loaded: list[int] = []
         self._to_prove: asyncio.Queue[RuleSet] = asyncio.Queue()
 
     async def activate(self, rule_set: RuleSet) -> None:
-        """Put `rule_set` in force; raises what the pool raises, and then the old one stays."""
+        """Put `rule_set` in force, what certificates need of it kept first.
+
+        Raises what the pool raises, or `StorageError`, and then the old one stays.
+        """
+        if self._keep is not None:
+            await self._keep(rule_set)
         await self._pool.load(rule_set)
         self._swap(rule_set)
         self._loaded.append(rule_set.generation)

@@ -64,7 +64,7 @@ class Checks:
         return replace(result, timings_ms=timings), state
 
     def _prepared(self, hold_s: float, effect_delay_s: float) -> Prepared:
-        return self._judge.prepare(_millis(effect_delay_s), _millis(hold_s))
+        return self._judge.prepare(millis_up(effect_delay_s), millis_up(hold_s))
 
     def _whole(self, proposal: Proposal) -> None:
         """The whole block and nothing else, in exact register values."""
@@ -161,6 +161,6 @@ def _values(proposal: Proposal) -> dict[TagId, Fraction]:
     return proposal.engineering()
 
 
-def _millis(value: float) -> Fraction:
+def millis_up(value: float) -> Fraction:
     """Seconds rounded up to a millisecond: few different plans."""
     return Fraction(ceil(round(value * _MILLI, 6)), _MILLI)

@@ -19,3 +19,7 @@ class NothingToApproveError(GatewayError):
     def __init__(self, module: str) -> None:
         super().__init__(f"module `{module}`: no change waits for approval")
         self.module = module
+
+
+class CertificateError(GatewayError):
+    """A certificate, or what it was made from, cannot be used."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from gateway.storage.codec_parts import (
     tag_value_to_plain,
 )
 
+CERTIFICATE_FORMAT = "o3-certificate/1"
 _AFTER_THE_EVIDENCE = frozenset({"write_outcome", "certificate_digest", "timings_ms"})
 
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -65,14 +67,25 @@ def decode_record(body: bytes) -> DecisionRecord:
     return record_from_plain(parsed(body))
 
 
-def certificate_digest(record: DecisionRecord) -> str:
-    """`sha256:` digest over the evidence made before the write.
+def certificate_document(record: DecisionRecord, rule_sets: Mapping[int, bytes]) -> bytes:
+    """The certificate of a decision: its evidence made before the write, and the rule sets it stands on.
 
-    Left out: the write's outcome, this digest itself and the timings, which are still running then.
+    Left out: the write's outcome, this document's digest and the timings, which are still running then.
+    `rule_sets` are canonical JSON by generation; those the record does not name are left out too.
     """
     plain = record_to_plain(record)
-    evidence = {key: value for key, value in plain.items() if key not in _AFTER_THE_EVIDENCE}
-    return "sha256:" + hashlib.sha256(canonical(evidence)).hexdigest()
+    named = {record.generation} | {e.request.generation for e in (record.examined, record.fallback) if e}
+    document = {
+        "format": CERTIFICATE_FORMAT,
+        "decision": {key: value for key, value in plain.items() if key not in _AFTER_THE_EVIDENCE},
+        "rule_sets": {str(g): msgspec.Raw(text) for g, text in rule_sets.items() if g in named},
+    }
+    return canonical(document)
+
+
+def certificate_digest(record: DecisionRecord, rule_sets: Mapping[int, bytes] = MappingProxyType({})) -> str:
+    """`sha256:` digest of a decision's certificate."""
+    return "sha256:" + hashlib.sha256(certificate_document(record, rule_sets)).hexdigest()
 
 
 def record_to_plain(record: DecisionRecord) -> dict[str, Any]:
