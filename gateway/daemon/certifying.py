@@ -21,7 +21,7 @@ class Certifier:
         self._encoded: dict[int, bytes] = {}
 
     async def keep(self, rule_set: RuleSet) -> None:
-        """Keep what certificates under a rule set need; raises `StorageError`: then it must not come in force."""
+        """Keep what certificates under a rule set need; raises `StorageError`, and it must not be used."""
         basis = await asyncio.to_thread(self._store.keep, rule_set)
         self._encoded[rule_set.generation] = basis.encoded
         while len(self._encoded) > _GENERATIONS:
