@@ -1,0 +1,286 @@
+"""A certificate's interval bounds, added up again and held against the module's own words (S7).
+
+Three questions, none answered by the compiler: do the sums come out as told, inside the premises? Does every
+requirement have a bound or a solver's word at every instant? And does a bound say what the module says: at
+points where its sums stay at or below 0, many of them exactly at it, the requirement is played through step
+by step and must hold.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from gateway.recheck.language import Evaluate, LanguageError, number, truth
+from gateway.recheck.source import Range, Requirement, Source, read_source
+
+Point = Mapping[str, Fraction]
+_PAST = re.compile(r"\b(prev|rate|for|age|good|vote)\b")
+_SETTLED = ("new:", "old:", "kept_on:", "may_rise:")  # some are true or false: never halfway
+_SPREADS = (Fraction(1), Fraction(1), Fraction(10))  # how far outside the premises points may lie
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is claimed of one action: premises by symbol, proofs by rule and instant."""
+
+    premises: Mapping[str, Range]
+    lines: Sequence[Mapping[str, Any]]
+    hold_s: Fraction
+    effect_delay_s: Fraction
+    as_backup: bool = False
+
+
+def misproved(texts: Sequence[str], bounds: Bounds, *, samples: int = 12, seed: int = 0) -> list[str]:
+    """Everything wrong with the bounds of a claim that all requirements hold; empty when nothing is.
+
+    Raises `LanguageError` for a module that cannot be read.
+    """
+    sources = [read_source(text) for text in texts]
+    book = _Book(sources, bounds, of_the_past=set().union(*map(_of_the_past, texts)))
+    wrong: list[str] = []
+    for line in bounds.lines:
+        try:
+            wrong += book.line(line, samples, random.Random(seed))  # noqa: S311  sampling, repeatable on purpose
+        except (KeyError, TypeError, ValueError, ZeroDivisionError, IndexError, AttributeError) as exc:
+            wrong.append(f"a bound cannot be read: {exc!r}")
+    return wrong + book.uncovered()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    constant: Fraction
+    terms: tuple[tuple[str, Fraction, Fraction], ...]  # symbol, multiplier, end
+    worst: Fraction
+    strict: bool
+
+    def at(self, point: Point) -> Fraction:
+        return self.constant + sum((m * point[name] for name, m, _ in self.terms), Fraction(0))
+
+    def holds(self, point: Point) -> bool:
+        value = self.at(point)
+        return value < 0 or (value == 0 and not self.strict)
+
+
+@dataclass(slots=True)
+class _Book:
+    sources: Sequence[Source]
+    bounds: Bounds
+    cuts: list[Fraction] = field(init=False)
+    step: Fraction = field(init=False)
+    of_the_past: set[str]  # rules about the change itself, not about the plant with the values in force
+    seen: set[tuple[str, int, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise LanguageError("there is no module: an empty rule set permits nothing")
+        self.step = self.sources[0].step
+        delay, end = (
+            self.bounds.effect_delay_s,
+            max(self.bounds.hold_s, self.step, self.bounds.effect_delay_s),
+        )
+        whole = (self.step * k for k in range(1, int(end / self.step) + 1))
+        self.cuts = sorted({Fraction(0), end, *(t for t in (delay, *whole) if 0 < t < end)})
+
+    def line(self, line: Mapping[str, Any], samples: int, chance: random.Random) -> list[str]:
+        """What is wrong with one bound."""
+        rule, instant, values = str(line["rule"]), int(line["instant"]), str(line["values"])
+        name = f"{rule} at instant {instant}, values {values}"
+        if values not in {"new", "in force"} or Fraction(line["at_s"]) != self.cuts[instant]:
+            return [f"{name}: no such instant"]
+        self.seen.add((rule, instant, values))
+        proof = line["proof"]
+        if proof == "solver":
+            return []
+        sums = list(_sums(proof))
+        wrong = [f"{name}: {problem}" for total in sums for problem in self._added(total)]
+        return wrong or self._meant(name, rule, instant, values, sums, samples, chance)
+
+    def uncovered(self) -> list[str]:
+        """Requirements that have no line where they need one."""
+        missing: list[str] = []
+        delay = self.bounds.effect_delay_s
+        for source in self.sources:
+            for requirement in source.requirements:
+                if requirement.kind == "informational":
+                    continue
+                for instant, at in enumerate(self.cuts):
+                    name = (f"{source.id}/{requirement.id}", instant, "new")
+                    if (requirement.always or instant == 0) and name not in self.seen:
+                        missing.append(f"{name[0]} has no bound at instant {instant}")
+                    before = (name[0], instant, "in force")
+                    if self._owed_before(source, requirement, at) and before not in self.seen:
+                        missing.append(
+                            f"{name[0]} has no bound at instant {instant} with the values in force"
+                        )
+            missing += self._uncovered_actions(source)
+            for number_, _ in enumerate(source.safe_set, start=1):
+                for instant, at in enumerate(self.cuts):
+                    safe = f"{source.id}/safe_set[{number_}]"
+                    if at >= delay and (safe, instant, "new") not in self.seen:
+                        missing.append(f"{safe} has no bound at instant {instant}")
+        return missing
+
+    def _uncovered_actions(self, source: Source) -> Iterator[str]:
+        """Ranges and minimum times of actions, owed once."""
+        for variable, tag in source.names.items():
+            quantity = source.quantities[tag]
+            owed = [] if self.bounds.as_backup else ["min_on"] * (quantity.min_on > 0)
+            owed += [] if self.bounds.as_backup else ["min_off"] * (quantity.min_off > 0)
+            for kind in ["range", *owed] if quantity.action else []:
+                if (f"{source.id}/{variable}.{kind}", 0, "new") not in self.seen:
+                    yield f"{source.id}/{variable}.{kind} has no bound"
+
+    def _owed_before(self, source: Source, requirement: Requirement, at: Fraction) -> bool:
+        """Whether the values in force must keep a requirement until the proposal acts."""
+        if not requirement.always or not 0 < self.bounds.effect_delay_s >= at:
+            return False
+        return f"{source.id}/{requirement.id}" not in self.of_the_past
+
+    def _added(self, total: _Sum) -> Iterator[str]:
+        worst = total.constant
+        for name, multiplier, end in total.terms:
+            low, high = self.bounds.premises[name]
+            if end != (high if multiplier > 0 else low):
+                yield f"`{name}` counts with an end that its premise has not"
+            worst += multiplier * end
+        if worst != total.worst:
+            yield f"the sum is {worst}, not {total.worst}"
+        if worst > 0 or (worst == 0 and total.strict):
+            yield f"the sum {worst} misses the limit"
+
+    def _meant(
+        self,
+        name: str,
+        rule: str,
+        instant: int,
+        values: str,
+        sums: Sequence[_Sum],
+        samples: int,
+        chance: random.Random,
+    ) -> list[str]:
+        """Points at which the sums say yes and the module's own words say no."""
+        for source in self.sources:
+            holds = self._words(source, rule)
+            if holds is None:
+                continue
+            for point in self._points(sums, samples, chance):
+                if all(total.holds(point) for total in sums) and not self._plays(
+                    source, holds, point, instant, values
+                ):
+                    return [f"{name}: the bound says less than the module"]
+            return []
+        return [f"{name}: no module knows this rule"]
+
+    def _words(self, source: Source, rule: str) -> Evaluate | None:
+        module, _, own = rule.partition("/")
+        if module != source.id:
+            return None
+        named = {r.id: r.holds for r in source.requirements}
+        named |= {f"safe_set[{n}]": r.holds for n, r in enumerate(source.safe_set, start=1)}
+        return named.get(own) or self._action_words(source, own)
+
+    def _action_words(self, source: Source, own: str) -> Evaluate | None:
+        variable, _, kind = own.rpartition(".")
+        tag = source.names.get(variable, "")
+        allowed = (source.quantities[tag].range if tag else None) or (Fraction(0), Fraction(1))
+        if kind == "range" and tag:
+            return lambda env: allowed[0] <= env[tag] <= allowed[1]
+        if kind == "min_on" and tag:
+            return lambda env: not env[f"kept_on {tag}"] or env[tag] >= 1
+        if kind == "min_off" and tag:
+            return lambda env: env[tag] < 1 or env[f"may_rise {tag}"] >= 1
+        return None
+
+    def _points(self, sums: Sequence[_Sum], samples: int, chance: random.Random) -> Iterator[Point]:
+        """Random points near the premises, each also moved so that one sum is exactly 0."""
+        for index in range(samples):
+            spread = _SPREADS[index % len(_SPREADS)]
+            point = {
+                name: chance.choice((*ends, Fraction(0), Fraction(1)))
+                if name.startswith(_SETTLED) and spread > 1
+                else _near(ends, spread, chance)
+                for name, ends in self.bounds.premises.items()
+            }
+            yield point
+            for total in sums:
+                free = [(name, m) for name, m, _ in total.terms if not name.startswith(_SETTLED)]
+                if free:
+                    name, multiplier = chance.choice(free)
+                    yield {**point, name: point[name] - total.at(point) / multiplier}
+
+    def _plays(self, source: Source, holds: Evaluate, point: Point, instant: int, values: str) -> bool:
+        """Whether a requirement holds at an instant of the course of events that a point describes."""
+        state = {name[2:]: value for name, value in point.items() if name[:2] == "x:"}
+        dynamics = {tag: step_on for s in reversed(self.sources) for tag, step_on in s.next_state.items()}
+        for k in range(instant):
+            state = self._later(dynamics, state, point, k)
+        acting = "new" if values == "new" else "old"
+        env = {**state, **_of(point, f"{acting}:")}
+        for kind in ("rate", "kept_on", "may_rise"):
+            env |= {f"{kind} {tag}": value for tag, value in _of(point, f"{kind}:").items()}
+        env |= {f"prev {tag}": value for tag, value in _of(point, "old:").items()}
+        try:
+            return truth(holds(env))
+        except KeyError as exc:
+            raise LanguageError(
+                f"`{source.id}` reads {exc}, of which the certificate has no premise"
+            ) from exc
+
+    def _later(
+        self, dynamics: Mapping[str, Evaluate], state: Point, point: Point, k: int
+    ) -> dict[str, Fraction]:
+        part = (self.cuts[k + 1] - self.cuts[k]) / self.step
+        mixed = self.cuts[k] < self.bounds.effect_delay_s
+        env = {**state, **_of(point, f"m{k}:"), **_of(point, f"e{k}:" if mixed else "new:")}
+        for source in self.sources:
+            for name in source.disturbances:
+                own = name.removeprefix(f"{source.id}.")
+                env[name] = point.get(f"d{k}:{own}", Fraction(0))
+        env |= {tag: value for tag, value in state.items() if tag in dynamics}
+        after = {**state, **_of(point, f"p{k + 1}:")}
+        for tag, step_on in dynamics.items():
+            after[tag] = state[tag] + part * (number(step_on(env)) - state[tag])
+        return after
+
+
+def _of_the_past(text: str) -> set[str]:
+    module = json.loads(text)
+    return {
+        f"{module['id']}/{c['id']}"
+        for c in module["constraints"]
+        if _PAST.search(f"{c.get('when', '')} {c['require']}")
+    }
+
+
+def _of(point: Point, prefix: str) -> dict[str, Fraction]:
+    size = len(prefix)
+    return {name[size:]: value for name, value in point.items() if name[:size] == prefix}
+
+
+def _near(ends: Range, spread: Fraction, chance: random.Random) -> Fraction:
+    low, high = ends
+    reach = (high - low if high > low else max(Fraction(1), abs(high))) * (spread - 1)
+    low, high = low - reach, high + reach
+    return low + (high - low) * Fraction(chance.randrange(1001), 1000)
+
+
+def _sums(proof: Mapping[str, Any]) -> Iterator[_Sum]:
+    if "all" in proof:
+        yield from itertools.chain.from_iterable(_sums(part) for part in proof["all"])
+    elif "any" in proof:
+        yield from _sums(proof["of"])
+    else:
+        said = proof["sum"]
+        yield _Sum(
+            Fraction(said["constant"]),
+            tuple((str(n), Fraction(m), Fraction(e)) for n, m, e in said["terms"]),
+            Fraction(said["worst"]),
+            bool(said["strict"]),
+        )
