@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gateway.config.binding import bound_tags, read_sheet, unsigned_problems
 from gateway.config.lease import lease_sum
 from gateway.config.load import load
 from gateway.config.model import DecisionPoint, GatewayConfig
@@ -34,6 +35,7 @@ class CheckReport:
     devices: int = 0
     tags: int = 0
     leases: list[Lease]
+    notes: list[str] = field(default_factory=list)  # what does not stop the gateway, but arming
 
     def plain(self) -> dict[str, Any]:
         """For `--json`."""
@@ -56,12 +58,27 @@ def check(path: Path) -> CheckReport:
         devices=len(devices),
         tags=sum(len(device.tags) for device in devices),
         leases=[_lease(config, point) for point in config.decision_point],
+        notes=[note for point in config.decision_point for note in _binding_notes(config, point)],
     )
 
 
 def _lease(config: GatewayConfig, point: DecisionPoint) -> Lease:
     terms = lease_sum(config, point)
     return Lease(point=point.id, mode=point.mode, terms=terms, total=sum(seconds for _, seconds in terms))
+
+
+def _binding_notes(config: GatewayConfig, point: DecisionPoint) -> list[str]:
+    """What the binding sheet beside the configuration lacks, before anybody signs it (S26)."""
+    file = point.binding_sheet
+    if file is None:
+        return []
+    try:
+        sheet = read_sheet(file.read_text(encoding="utf-8-sig"), file)
+    except (OSError, UnicodeDecodeError) as exc:
+        return [f"{file}: the binding sheet cannot be read: {exc}"]
+    except ConfigError as exc:
+        return list(exc.problems)
+    return list(unsigned_problems(sheet, bound_tags(config, point.id), file))
 
 
 def sentences(report: CheckReport) -> list[str]:
@@ -80,4 +97,5 @@ def sentences(report: CheckReport) -> list[str]:
             f"decision point `{lease.point}` ({lease.mode}): {terms} = {lease.total:g} s; armed needs a safe "
             "set, or a horizon at least this long (S11)"
         )
+    said += [f"not to be armed before this is mended: {note}" for note in report.notes]
     return said

@@ -200,9 +200,11 @@ async def _arm_and_tell(
     _say(console, f"first verdict: {first['outcome']} (decision {first['id']}, {point} in {first['mode']})")
     if not arm:
         return
-    why = ""
+    why = await _asked(socket_path, "binding.sign", _demo_sheet(config))
+    if why:
+        _say(console, why, "yellow")
     for _ in range(int(_ARM_WITHIN_S)):
-        why = await _ask_armed(socket_path, point)
+        why = await _asked(socket_path, "mode", {"point": point, "mode": "armed"})
         if not why:
             console.print(f"`o3ctl mode {point} armed` done: the gateway is in control of the demo plant")
             return
@@ -225,13 +227,21 @@ async def _first_decision(socket_path: Path) -> dict[str, Any]:
         await asyncio.sleep(0.1)
 
 
-async def _ask_armed(socket_path: Path, point: str) -> str:
+def _demo_sheet(config: GatewayConfig) -> dict[str, str]:
+    """The arguments of `binding.sign`, as `o3ctl binding sign` would send them."""
+    point = config.decision_point[0]
+    sheet = point.binding_sheet or config.path.with_name("binding.csv")
+    return {"point": point.id, "text": sheet.read_text(), "file": str(sheet), "by": "demo"}
+
+
+async def _asked(socket_path: Path, verb: str, args: dict[str, str]) -> str:
+    """Why the gateway did not do it; empty when it did."""
     try:
         client = await LinkClient.connect(socket_path, "demo")
     except LinkError as exc:
         return str(exc)
     try:
-        return (await client.ask("mode", {"point": point, "mode": "armed"})).error
+        return (await client.ask(verb, args)).error
     except LinkError as exc:
         return str(exc)
     finally:

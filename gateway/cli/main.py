@@ -10,12 +10,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from gateway.cli.operating import Operator
+from gateway.cli import binding
+from gateway.cli.options import AsJson, Point, Socket, named_before_the_verb
+from gateway.cli.options import operator as _operator
 
 app = typer.Typer(
     name="o3ctl",
@@ -25,13 +26,15 @@ app = typer.Typer(
 )
 runtime = typer.Typer(name="runtime", help="Constraint modules of the running gateway.", no_args_is_help=True)
 app.add_typer(runtime)
+app.add_typer(binding.app)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Socket = Annotated[
-    Path | None,
-    typer.Option("--socket", metavar="PATH", help="The gateway's internal port (default: $O3_SOCKET)."),
-]
 Module = Annotated[str, typer.Argument(metavar="MODULE", help="A constraint module's id.")]
+
+
+@app.callback()
+def before_the_verb(socket: Socket = None) -> None:
+    """Operate a running O3 edge gateway, or check its configuration."""
+    named_before_the_verb.set(socket)
 
 
 class ModeName(enum.StrEnum):
@@ -96,7 +99,7 @@ def explain(
 
 @app.command()
 def mode(
-    point: Annotated[str, typer.Argument(metavar="POINT", help="A decision point's id.")],
+    point: Point,
     to: Annotated[ModeName, typer.Argument(metavar="off|shadow|advisory|armed")],
     socket: Socket = None,
     as_json: AsJson = False,
@@ -169,12 +172,6 @@ def main() -> None:
         # The reader (`head`, `less`) has seen enough; stdout goes elsewhere so that exit stays quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-
-
-def _operator(socket: Path | None, as_json: bool) -> Operator:
-    from gateway.cli import asking, operating  # noqa: PLC0415  # asyncio, msgspec, rich
-
-    return operating.Operator(asking.find_socket(socket), as_json)
 
 
 if __name__ == "__main__":

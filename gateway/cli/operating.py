@@ -44,6 +44,24 @@ class Tag(msgspec.Struct, frozen=True):
     state: TagState
 
 
+class Draft(msgspec.Struct, frozen=True):
+    """Answer to `binding.print`: the sheet, and the tags whose value is not Good by their quality."""
+
+    sheet: str
+    not_good: dict[str, str]
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Answer to `binding.show`: what is signed for a point, and what voids it."""
+
+    point: str
+    digest: str
+    signed_by: str
+    user: str
+    at_ns: int
+    void: str
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """A person or a program at one gateway. Every method returns the exit status."""
@@ -57,7 +75,7 @@ class Operator:
         def shown(s: Status) -> None:
             show.show_status(show.console(), s.gateway, s.points, s.modules, s.alarms)
 
-        return self._ask("status", {}, Status, shown)
+        return self.answer("status", {}, Status, shown)
 
     def tags(self) -> int:
         """Every tag."""
@@ -65,7 +83,7 @@ class Operator:
         def shown(tags: list[Tag]) -> None:
             show.console().print(show.tag_table([(t.info, t.state) for t in tags]))
 
-        return self._ask("tags", {}, list[Tag], shown)
+        return self.answer("tags", {}, list[Tag], shown)
 
     def decisions(self, limit: int, point: str | None) -> int:
         """The newest decisions."""
@@ -73,7 +91,7 @@ class Operator:
         def shown(views: list[DecisionView]) -> None:
             show.console().print(show.decision_table(views))
 
-        return self._ask("decisions", {"limit": limit, "point": point}, list[DecisionView], shown)
+        return self.answer("decisions", {"limit": limit, "point": point}, list[DecisionView], shown)
 
     def follow(self, limit: int, point: str | None) -> int:
         """Decisions without end."""
@@ -99,7 +117,7 @@ class Operator:
         def shown(view: DecisionView) -> None:
             explaining.explain(show.console(), view)
 
-        return self._ask("explain", {"id": decision}, DecisionView, shown)
+        return self.answer("explain", {"id": decision}, DecisionView, shown)
 
     def modules(self, verb: str, args: dict[str, Any]) -> int:
         """`runtime.list`, and the `runtime` verbs that answer with the new list."""
@@ -107,13 +125,14 @@ class Operator:
         def shown(modules: list[ModuleState]) -> None:
             show.console().print(show.module_table(modules, time.time_ns()))
 
-        return self._ask(verb, args, list[ModuleState], shown)
+        return self.answer(verb, args, list[ModuleState], shown)
 
     def act(self, verb: str, args: dict[str, Any], sentence: str) -> int:
         """A verb whose answer people need not see; `sentence` says that it was done."""
-        return self._ask(verb, args, dict[str, Any], lambda _: print(sentence))
+        return self.answer(verb, args, dict[str, Any], lambda _: print(sentence))
 
-    def _ask(self, verb: str, args: dict[str, Any], kind: type[_T], shown: Callable[[_T], None]) -> int:
+    def answer(self, verb: str, args: dict[str, Any], kind: type[_T], shown: Callable[[_T], None]) -> int:
+        """Ask, then show the answer to people or print it for programs."""
         try:
             result = ask(self.socket, verb, args)
             if self.as_json:

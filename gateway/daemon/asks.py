@@ -10,12 +10,14 @@ from typing import Any, Protocol
 
 import msgspec
 import structlog
+from gateway.config.problems import nearest
 
 from gateway.core.clock import Clock
 from gateway.core.decision import DecisionId, Mode, PointId, Rejected, RequestClass
 from gateway.core.errors import GatewayError
 from gateway.core.tag import TagId
 from gateway.core.tagstore import TagStore
+from gateway.daemon.binding import Bindings
 from gateway.daemon.access import Access, Role
 from gateway.daemon.modes import Modes
 from gateway.daemon.reporting import Reporter
@@ -84,10 +86,11 @@ class Asks:
     ) -> None:
         self._clock, self._access, self._lanes, self._store = clock, access, lanes, store
         self._modes, self._runtime, self._overview = modes, runtime, overview
-        self._reporter, self._audit = reporter, audit
+        self._reporter, self._audit, self._bindings = reporter, audit, bindings
         self._verbs: dict[str, Callable[[dict[str, Any], str, Role], Awaitable[Any]]] = {
             "status": self._status,
             "tags": self._tags,
+        bindings: Bindings,
             "decisions": self._decisions,
             "explain": self._explain,
             "decide": self._decide,
@@ -104,6 +107,9 @@ class Asks:
         """The answer to one question."""
         who, role = self._access.who(ask, peer)
         disarming = ask.verb == "mode" and ask.args.get("mode") != "armed" and role >= Role.OPERATOR
+            "binding.print": self._binding_print,
+            "binding.show": self._binding_show,
+            "binding.sign": self._binding_sign,
         refusal = "" if disarming else self._access.refusal(ask, peer)
         if refusal:
             log.warning("ask_refused", verb=ask.verb, by=who, why=refusal)
@@ -137,8 +143,10 @@ class Asks:
 
     async def _decisions(self, args: dict[str, Any], _who: str, _role: Role) -> object:
         limit = max(1, min(int(args.get("limit") or 50), _LIMIT))
-        point = args.get("point")
-        views = [v for v in reversed(self._reporter.recent.values()) if point in (None, "", v.point)]
+        point = str(args.get("point") or "")
+        if point:
+            self._lane(args)  # a point nobody configured has no decisions to show
+        views = [v for v in reversed(self._reporter.recent.values()) if point in ("", v.point)]
         if len(views) >= limit:
             return views[:limit]
         audited = await self._audit.recent(limit, PointId(point) if point else None)
@@ -209,6 +217,19 @@ class Asks:
         _refuse_if(await self._runtime.unload(str(args.get("module", "")), who))
         return self._runtime.states()
 
+    async def _binding_print(self, args: dict[str, Any], _who: str, _role: Role) -> object:
+        return self._bindings.draft(self._lane(args).point.settings.id)
+
+    async def _binding_show(self, args: dict[str, Any], _who: str, _role: Role) -> object:
+        return self._bindings.standing(self._lane(args).point.settings.id)
+
+    async def _binding_sign(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        point = self._lane(args).point
+        text, file = str(args.get("text") or ""), str(args.get("file") or "binding.csv")
+        name = str(args.get("by") or "")
+        _refuse_if(await self._bindings.sign(point.settings.id, text, file, name, who))
+        return self._bindings.standing(point.settings.id)
+
     async def _runtime_approve(self, args: dict[str, Any], who: str, _role: Role) -> object:
         _refuse_if(await self._runtime.approve(str(args.get("module", "")), who))
         return self._runtime.states()
@@ -217,7 +238,7 @@ class Asks:
         wanted = PointId(str(args.get("point", "")))
         if wanted not in self._lanes:
             known = ", ".join(f"`{p}`" for p in self._lanes)
-            problem = f"unknown decision point `{wanted}`; known: {known}"
+            problem = f"unknown decision point `{wanted}`{nearest(wanted, self._lanes)}; known: {known}"
             raise _NotGivenError(problem)
         return self._lanes[wanted]
 

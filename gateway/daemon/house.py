@@ -16,6 +16,7 @@ from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import TagStore
 from gateway.daemon.access import Access
 from gateway.daemon.asks import Asks
+from gateway.daemon.binding import Bindings
 from gateway.daemon.certifying import Certifier
 from gateway.daemon.fieldside import field_side, make_engines, mqtt_settings
 from gateway.daemon.modes import Modes
@@ -76,6 +77,7 @@ class House:
             publish_point=self._publish_point,
         )
         self.lanes = {name: self._lane(point) for name, point in self.points.items()}
+        self.bindings = Bindings(config, self.store, self.state, self.audit, clock)
         self.modes = Modes(
             clock=clock,
             points=self.points,
@@ -87,6 +89,7 @@ class House:
             reporter=self.reporter,
             changed=self._publish_point,
             model_digest=self.model_digest,
+            bindings=self.bindings,
         )
         self.rearm = Rearming(
             config=config,
@@ -98,6 +101,7 @@ class House:
             state=self.state,
             modes=self.modes,
             model_digest=self.model_digest,
+            bindings=self.bindings,
         )
         outputs = tuple(tag for point in self.points.values() for tag in point.settings.outputs)
         proofs = ProofBook(state_dir / "proofs.json")
@@ -131,6 +135,7 @@ class House:
 
     def model_digest(self, point: Point) -> str:
         """Digest of the model that proposes for a point."""
+            bindings=self.bindings,
         return self.engines[point.settings.model].bundle.digest
 
     def publish_state(self) -> None:
@@ -197,6 +202,7 @@ class House:
         parts.append(PartHealth("rules", not missing, missing or "ok"))
         if self.mqtt is not None:
             parts.append(self.mqtt.health())
+            unarmable=self.modes.unarmable,
         for service in self.northbound:
             alive = service.statistics().pid is not None
             parts.append(PartHealth(service.name, alive, "ok" if alive else "is being restarted"))
@@ -243,7 +249,7 @@ class House:
 
     def _publish_point(self, point: Point) -> None:
         in_control = self.writer.status_bit(point, point.settings.in_control_bit)
-        state = point_state(point, in_control=in_control)
+        state = point_state(point, in_control=in_control, unarmable=self.modes.unarmable(point))
         self.link.publish(state)
         if self.mqtt is not None:
             self.mqtt.publish_point_state(point.settings.id, state)

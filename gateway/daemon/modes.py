@@ -10,6 +10,7 @@ from gateway.core.clock import Clock, Deadline
 from gateway.core.decision import Mode, PointId
 from gateway.core.errors import LinkError
 from gateway.core.tagstore import TagStore
+from gateway.daemon.binding import Bindings
 from gateway.daemon.reporting import Reporter
 from gateway.pipeline.point import Point
 from gateway.pipeline.rearm import not_armable
@@ -39,15 +40,25 @@ class Modes:
         reporter: Reporter,
         changed: Callable[[Point], None],
         model_digest: Callable[[Point], str],
+        bindings: Bindings,
     ) -> None:
         self._clock, self._points, self._rules, self._store = clock, points, rules, store
         self._writer, self._audit, self._state = writer, audit, state
         self._reporter, self._changed, self._model_digest = reporter, changed, model_digest
+        self._bindings = bindings
+
+    def unarmable(self, point: Point) -> str:
+        """What no decision mends and only a person can, before the point may be armed; empty when nothing."""
+        latched = self._state.point(point.settings.id).latched
+        if latched:
+            source = f"point:{point.settings.id}"
+            return f"{latched}; find the cause, then acknowledge it with `o3ctl ack {source}`"
+        return self._bindings.why_not(point.settings.id)
 
     async def set_mode(self, point: Point, mode: Mode, who: str) -> str:
         """Change a mode; why not, or "". Arming is recorded durably before it counts, disarming at once."""
         if mode is Mode.ARMED:
-            why = not_armable(
+            why = self.unarmable(point) or not_armable(
                 point,
                 self._rules.current,
                 self._store,
@@ -66,7 +77,11 @@ class Modes:
         self._state.set_mode(
             point.settings.id,
             mode,
-            {"rule_set": self._rules.current.digest, "model": self._model_digest(point)},
+            {
+                "rule_set": self._rules.current.digest,
+                "model": self._model_digest(point),
+                "binding": self._bindings.digest(point.settings.id),
+            },
         )
         await self._state.flush()
         if mode is Mode.ARMED:
@@ -96,6 +111,24 @@ class Modes:
         self._reporter.alarm_changed(point)
         await self.set_mode(point, Mode.ADVISORY, "gateway")
 
+    async def latch(self, point: Point, why: str) -> None:
+        """Armed may not go on, and not come back before a person acknowledged `why`, restarts included."""
+        self._state.latch(point.settings.id, why)
+        point.alarm.trip(why, self._clock.monotonic())
+        self._reporter.alarm_changed(point)
+        if point.mode is Mode.ARMED:
+            await self.set_mode(point, Mode.ADVISORY, "gateway")
+        else:
+            await self._state.flush()
+        self._changed(point)
+
+    def recall(self) -> None:
+        """After a start: what was latched stands as an alarm again."""
+        for point in self._points.values():
+            if why := self._state.point(point.settings.id).latched:
+                point.alarm.trip(why, self._clock.monotonic())
+                self._reporter.alarm_changed(point)
+
     async def stop_writes(self, who: str, *, resume: bool) -> str:
         """The kill switch: in force at once, then durable; every point gives the plant back to its PLC."""
         if resume:
@@ -121,6 +154,8 @@ class Modes:
         await self._audit.append_event("acknowledge", who, {"source": source, "cause": alarm.cause})
         point = self._points.get(PointId(source.removeprefix("point:")))
         if point is not None:
+            self._state.latch(point.settings.id, "")
+            await self._state.flush()
             point.alarm.acknowledge()
             self._reporter.alarm_changed(point)
         else:

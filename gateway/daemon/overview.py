@@ -12,6 +12,7 @@ from gateway.core.health import PartHealth
 from gateway.daemon.views import point_state
 from gateway.link.messages import GatewayState, PointState
 from gateway.pipeline.lane import Lane
+from gateway.pipeline.point import Point
 from gateway.pipeline.rules import RulesHolder
 from gateway.pipeline.writer import SetpointWriter
 
@@ -32,10 +33,12 @@ class DaemonOverview:
         parts: Callable[[], list[PartHealth]],
         counters: Mapping[str, Callable[[], object]],
         inference: Callable[[], dict[str, str]],
+        unarmable: Callable[[Point], str],
     ) -> None:
         self._id, self._config_digest, self._lanes = gateway_id, config_digest, lanes
         self._writer, self._rules, self._writes_stopped = writer, rules, writes_stopped
         self._parts, self._counters, self._inference = parts, counters, inference
+        self._unarmable = unarmable
         self._started_ns = clock.utc_ns()
         self._version = version("o3-gateway")
 
@@ -62,6 +65,7 @@ class DaemonOverview:
             point_state(
                 lane.point,
                 in_control=self._writer.status_bit(lane.point, lane.point.settings.in_control_bit),
+                unarmable=self._unarmable(lane.point),
             )
             for lane in self._lanes.values()
         ]

@@ -11,6 +11,7 @@ from gateway.config.model import GatewayConfig
 from gateway.core.clock import Clock
 from gateway.core.decision import Mode, PointId
 from gateway.core.tagstore import TagStore
+from gateway.daemon.binding import Bindings
 from gateway.daemon.modes import Modes
 from gateway.pipeline.point import Point
 from gateway.pipeline.rearm import ArmedBefore, not_armable, not_rearmable
@@ -40,10 +41,11 @@ class Rearming:
         state: DurableState,
         modes: Modes,
         model_digest: Callable[[Point], str],
+        bindings: Bindings,
     ) -> None:
         self._config, self._clock, self._points, self._rules = config, clock, points, rules
         self._store, self._writer, self._state, self._modes = store, writer, state, modes
-        self._model_digest = model_digest
+        self._model_digest, self._bindings = model_digest, bindings
 
     async def run(self) -> None:
         """Never ends by itself: a point that may not be armed again waits for a person."""
@@ -84,13 +86,24 @@ class Rearming:
             starts_last_hour=starts,
             starts_limit=limit if isinstance(limit, int) else None,
         )
-        return not_armable(
-            point, self._rules.current, self._store, self._writer, writes_stopped=self._state.writes_stopped
-        ) or not_rearmable(
-            point,
-            self._rules.current,
-            before,
-            self._model_digest(point),
-            self._store,
-            in_control=self._writer.status_bit(point, point.settings.in_control_bit),
+        armed_with = memory.digests.get("binding", "")
+        if armed_with != self._bindings.digest(point.settings.id):
+            return "another binding sheet was signed since it was armed"
+        return (
+            self._modes.unarmable(point)
+            or not_armable(
+                point,
+                self._rules.current,
+                self._store,
+                self._writer,
+                writes_stopped=self._state.writes_stopped,
+            )
+            or not_rearmable(
+                point,
+                self._rules.current,
+                before,
+                self._model_digest(point),
+                self._store,
+                in_control=self._writer.status_bit(point, point.settings.in_control_bit),
+            )
         )

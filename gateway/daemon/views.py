@@ -49,9 +49,10 @@ def tag_info(definition: TagDefinition) -> TagInfo:
     )
 
 
-def point_state(point: Point, *, in_control: bool) -> PointState:
-    """A decision point as nodes, topics and the CLI show it."""
+def point_state(point: Point, *, in_control: bool, unarmable: str) -> PointState:
+    """A decision point as nodes, topics and the CLI show it; `unarmable`: why a person cannot arm it yet."""
     settings = point.settings
+    cannot = f"cannot be armed: {unarmable}" if unarmable else ""
     return PointState(
         id=settings.id,
         mode=point.mode.value,
@@ -61,7 +62,7 @@ def point_state(point: Point, *, in_control: bool) -> PointState:
         alarm=point.alarm.state.cause if point.alarm.state.active else "",
         last_decision=point.last_decision,
         in_control=in_control,
-        blocked=point.blocked,
+        blocked="; ".join(why for why in (point.blocked, cannot) if why),
     )
 
 

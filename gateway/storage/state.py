@@ -21,11 +21,24 @@ _STARTS_KEPT = 64
 _NS_PER_S = 1_000_000_000
 
 
+class BindingMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The binding sheet that is signed for one decision point (S26): which one, by whom, when (UTC ns).
+
+    `user` is who asked, as the gateway knows them; `signed_by` the name they gave.
+    """
+
+    digest: str
+    signed_by: str
+    user: str
+    at_utc: int
+
+
 class PointMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What the start rules (S23) need to know of one decision point.
 
     `digests` names what was in force when it was armed (rule set, model, binding sheet); `last_confirmed`
-    holds the register counts the PLC confirmed, at `confirmed_at_utc` nanoseconds.
+    holds the register counts the PLC confirmed, at `confirmed_at_utc` nanoseconds. `latched` says why it may
+    not be armed until a person has acknowledged that.
     """
 
     mode: Mode = Mode.SHADOW
@@ -33,6 +46,8 @@ class PointMemory(msgspec.Struct, frozen=True, kw_only=True):
     digests: dict[str, str] = {}
     last_confirmed: dict[TagId, int] = {}
     confirmed_at_utc: int | None = None
+    binding: BindingMemory | None = None
+    latched: str = ""
 
 
 class GatewayMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +106,15 @@ class DurableState:
         self.set_point(
             point, msgspec.structs.replace(known, last_confirmed=merged, confirmed_at_utc=at_utc_ns)
         )
+
+    def sign_binding(self, point: PointId, binding: BindingMemory) -> None:
+        """Remember which binding sheet stands for the point."""
+        self.set_point(point, msgspec.structs.replace(self.point(point), binding=binding))
+
+    def latch(self, point: PointId, why: str) -> None:
+        """Remember why the point may not be armed until somebody acknowledged it; "" lets go."""
+        if self.point(point).latched != why:
+            self.set_point(point, msgspec.structs.replace(self.point(point), latched=why))
 
     def record_start(self, at_utc_ns: int) -> None:
         """Remember one start of the daemon; the newest 64 are kept."""

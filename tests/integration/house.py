@@ -110,6 +110,7 @@ class House:
     async def arm(self) -> float:
         """Armed as an engineer would, as soon as that is allowed, and a first write confirmed."""
         started = time.monotonic()
+        await self.sign()
         why = "nobody asked yet"
         while why and time.monotonic() - started < ARM_S:
             decided = len(self.picture.decisions)
@@ -119,6 +120,11 @@ class House:
         assert not why, self._told(f"armed ({why})", ARM_S)
         await self.until(lambda p: p.in_control and p.wrote(started), 15, "a confirmed write in control")
         return time.monotonic() - started
+
+    async def sign(self) -> None:
+        """The demo's binding sheet handed in, as an engineer would (S26)."""
+        sheet = self.folder / "binding.csv"
+        await self.asked("binding.sign", {"point": POINT, "text": sheet.read_text(), "file": str(sheet)})
 
     async def start_daemon(self) -> None:
         """A daemon process; the picture tells when it works."""
@@ -209,6 +215,8 @@ class House:
             assert text.count(old) == 1, f"the demo's configuration has no single `{old}`"
             text = text.replace(old, new)
         config.write_text(text)
+        sheet = self.folder / "binding.csv"
+        sheet.write_text(sheet.read_text().replace("127.0.0.1:15020", f"127.0.0.1:{self.proxy.port}"))
         (self.folder / "secrets" / f"{USER}.hash").write_text(hash_password(PASSWORD) + "\n")
         demo_client(self.state / "pki")
 

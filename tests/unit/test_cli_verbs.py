@@ -83,6 +83,15 @@ TAG = {
     "state": TagState("TK1.LT101", 1.98, 0, None, NOW),
 }
 
+STANDING = {
+    "point": "buffer-tank",
+    "digest": "dddd",
+    "signed_by": "anna",
+    "user": "otto",
+    "at_ns": NOW,
+    "void": "the binding changed: `LT`: scale is 0.1 in the sheet and 1 in the configuration",
+}
+
 
 class Gateway:
     """Answers as the daemon would; remembers what it was asked."""
@@ -97,6 +106,9 @@ class Gateway:
             "mode": {"mode": "armed"},
             "ack": {},
             "stop-writes": {"writes_stopped": True},
+            "binding.print": {"sheet": "tag,role\nLT,input\n", "not_good": {"FT": "BadNoCommunication"}},
+            "binding.show": STANDING,
+            "binding.sign": STANDING,
         } | {f"runtime.{verb}": [MODULE] for verb in ("list", "load", "unload", "approve")}
 
     async def answer(self, ask: Ask, _peer: Peer) -> Answer:
@@ -186,6 +198,45 @@ async def test_every_verb_asks_its_question_and_prints_for_people_and_programs(
     assert people.output.strip()
     assert gateway.asked == [(verb, args)] * 2
     assert json.loads(programs.stdout) == json.loads(msgspec.json.encode(gateway.results[verb]))
+
+
+async def test_the_socket_may_be_named_before_or_behind_the_verb(tmp_path: Path) -> None:
+    async with running(tmp_path) as (gateway, socket):
+        for arguments in (
+            ["--socket", socket, "status"],
+            ["status", "--socket", socket],
+            ["--socket", socket, "runtime", "list"],
+            ["--socket", socket, "binding", "show", "buffer-tank"],
+            ["--socket", tmp_path / "none.sock", "status", "--socket", socket],
+        ):
+            done = await o3ctl(*arguments)
+            assert done.exit_code == 0, done.output
+        assert (await o3ctl("--socket", tmp_path / "none.sock", "status")).exit_code == 3
+    assert len(gateway.asked) == 5
+
+
+async def test_s26_a_binding_sheet_is_printed_to_be_filled_in_and_signed_from_its_file(
+    tmp_path: Path,
+) -> None:
+    sheet = tmp_path / "binding.csv"
+    async with running(tmp_path) as (gateway, socket):
+        printed = await o3ctl("binding", "print", "buffer-tank", "--socket", socket)
+        sheet.write_text(printed.stdout)
+        signed = await o3ctl(
+            *("binding", "sign", "buffer-tank", "--file", sheet, "--by", "anna", "--socket", socket)
+        )
+        missing = await o3ctl("binding", "sign", "buffer-tank", "--file", tmp_path / "no.csv")
+
+    assert printed.stdout == "tag,role\nLT,input\n"
+    assert "`FT` is BadNoCommunication" in printed.stderr
+    assert gateway.asked[1] == (
+        "binding.sign",
+        {"point": "buffer-tank", "text": sheet.read_text(), "file": str(sheet), "by": "anna"},
+    )
+    assert "signed by anna (user otto)" in signed.stdout
+    assert "scale is 0.1 in the sheet" in signed.stdout
+    assert missing.exit_code == 1
+    assert "cannot be read" in missing.stderr
 
 
 async def test_a_module_path_is_sent_whole_because_the_gateway_has_another_folder(tmp_path: Path) -> None:

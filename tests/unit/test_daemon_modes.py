@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,6 +14,7 @@ from gateway.core.clock import Deadline, FakeClock
 from gateway.core.decision import Mode, PointId
 from gateway.core.errors import LinkBrokenError
 from gateway.core.quality import StatusCode
+from gateway.daemon.binding import Bindings
 from gateway.daemon.modes import Modes
 from gateway.daemon.reporting import Reporter
 from gateway.pipeline.point import Point
@@ -21,6 +23,18 @@ from gateway.storage.state import DurableState
 from tests.fakes.pipeline import LEVEL, House
 
 TANK = PointId("tank")
+
+
+class SignedSheet:
+    """A binding sheet that stands, until `void` says why it does not."""
+
+    void = ""
+
+    def why_not(self, _point: PointId) -> str:
+        return self.void
+
+    def digest(self, _point: PointId) -> str:
+        return "sheet-1"
 
 
 @dataclass
@@ -60,6 +74,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         reporter=reporter,
         changed=changed.append,
         model_digest=lambda _point: "model-1",
+        bindings=cast("Bindings", SignedSheet()),
     )
     house.point.mode = Mode.SHADOW
     await audit.start()
@@ -74,7 +89,7 @@ async def test_arming_is_recorded_and_asks_for_a_first_write_of_the_value_in_for
     assert ("mode", "anna") in await rig.events()
     memory = rig.state.point(TANK)
     assert memory.armed_before
-    assert memory.digests == {"rule_set": "digest-1", "model": "model-1"}
+    assert memory.digests == {"rule_set": "digest-1", "model": "model-1", "binding": "sheet-1"}
 
 
 async def test_what_may_not_be_armed_stays_as_it_was_and_says_why(rig: Rig) -> None:
@@ -134,3 +149,29 @@ async def test_stopping_releases_first_and_forgets_no_mode(rig: Rig) -> None:
         await rig.modes.release_all()
     assert rig.house.sink.released == 1
     assert rig.state.point(TANK).armed_before  # so that the next start may arm again (S23)
+
+
+async def test_s26_no_point_is_armed_without_a_binding_sheet_that_stands(rig: Rig) -> None:
+    rig.modes._bindings.void = "no binding sheet is signed (S26)"  # type: ignore[attr-defined]  # the fake
+    why = await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    assert why == "`tank` cannot be armed: no binding sheet is signed (S26)"
+    assert rig.house.point.mode is Mode.SHADOW
+    assert not await rig.modes.set_mode(rig.house.point, Mode.ADVISORY, "anna")  # any other mode may be had
+
+
+async def test_what_is_latched_stays_unarmed_over_a_restart_until_a_person_acknowledges(
+    rig: Rig, tmp_path: Path
+) -> None:
+    await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    await rig.modes.latch(rig.house.point, "the two checkers differ")
+    assert rig.house.point.mode is Mode.ADVISORY
+    assert rig.house.sink.released == 1
+    remembered = DurableState(tmp_path / "state.json").point(TANK)
+    assert (remembered.latched, remembered.armed_before) == ("the two checkers differ", False)
+    why = await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    assert "the two checkers differ; find the cause, then acknowledge it with `o3ctl ack point:tank`" in why
+    rig.reporter.alarms.clear()  # as after a restart
+    rig.modes.recall()
+    assert rig.reporter.alarms["point:tank"].active
+    assert not await rig.modes.acknowledge("point:tank", "otto")
+    assert not await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
