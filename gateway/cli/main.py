@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli import binding
+from gateway.cli import binding, certificate
 from gateway.cli.options import AsJson, Point, Socket, named_before_the_verb
 from gateway.cli.options import operator as _operator
 
@@ -27,6 +27,7 @@ app = typer.Typer(
 runtime = typer.Typer(name="runtime", help="Constraint modules of the running gateway.", no_args_is_help=True)
 app.add_typer(runtime)
 app.add_typer(binding.app)
+app.add_typer(certificate.app)
 
 Module = Annotated[str, typer.Argument(metavar="MODULE", help="A constraint module's id.")]
 

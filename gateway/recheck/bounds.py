@@ -53,6 +53,31 @@ def misproved(texts: Sequence[str], bounds: Bounds, *, samples: int = 12, seed: 
     return wrong + book.uncovered()
 
 
+def violated(
+    texts: Sequence[str],
+    bounds: Bounds,
+    rule: str,
+    instant: int,
+    values: Sequence[str],
+    witness: Mapping[str, Fraction],
+) -> bool:
+    """Whether a witness lies inside the premises and fails a rule at an instant, played through step by step.
+
+    `values` says which must do: `new`, `in force`. Raises `LanguageError` for a module that cannot be read.
+    """
+    if not all(name in bounds.premises for name in witness):
+        return False
+    if any(not bounds.premises[n][0] <= v <= bounds.premises[n][1] for n, v in witness.items()):
+        return False
+    book = _Book([read_source(text) for text in texts], bounds, of_the_past=set())
+    point = {name: (low + high) / 2 for name, (low, high) in bounds.premises.items()} | dict(witness)
+    for source in book.sources:
+        holds = book.words(source, rule)
+        if holds is not None:
+            return any(not book.plays(source, holds, point, instant, acting) for acting in values)
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class _Sum:
     constant: Fraction
@@ -167,18 +192,19 @@ class _Book:
     ) -> list[str]:
         """Points at which the sums say yes and the module's own words say no."""
         for source in self.sources:
-            holds = self._words(source, rule)
+            holds = self.words(source, rule)
             if holds is None:
                 continue
             for point in self._points(sums, samples, chance):
-                if all(total.holds(point) for total in sums) and not self._plays(
+                if all(total.holds(point) for total in sums) and not self.plays(
                     source, holds, point, instant, values
                 ):
                     return [f"{name}: the bound says less than the module"]
             return []
         return [f"{name}: no module knows this rule"]
 
-    def _words(self, source: Source, rule: str) -> Evaluate | None:
+    def words(self, source: Source, rule: str) -> Evaluate | None:
+        """What a rule demands, in the module's own words; None where the module knows no such rule."""
         module, _, own = rule.partition("/")
         if module != source.id:
             return None
@@ -215,7 +241,7 @@ class _Book:
                     name, multiplier = chance.choice(free)
                     yield {**point, name: point[name] - total.at(point) / multiplier}
 
-    def _plays(self, source: Source, holds: Evaluate, point: Point, instant: int, values: str) -> bool:
+    def plays(self, source: Source, holds: Evaluate, point: Point, instant: int, values: str) -> bool:
         """Whether a requirement holds at an instant of the course of events that a point describes."""
         state = {name[2:]: value for name, value in point.items() if name[:2] == "x:"}
         dynamics = {tag: step_on for s in reversed(self.sources) for tag, step_on in s.next_state.items()}

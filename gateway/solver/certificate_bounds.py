@@ -42,7 +42,7 @@ def bounds(scene: Scene) -> list[dict[str, Any]]:
 def _proof(formula: Formula, premises: Premises) -> dict[str, Any] | None:
     match formula:
         case Atom(form, strict):
-            return _sum(form, premises, strict=strict)
+            return _sum(form, premises, strict=strict) if isinstance(form, Affine) else None
         case Every(parts):
             proofs = [_proof(part, premises) for part in parts]
             return None if None in proofs else {"all": proofs}

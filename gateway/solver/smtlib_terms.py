@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gateway.solver.affine import Affine, Atom, Every, Formula
+from gateway.solver.affine import Atom, Every, Form, Formula, Quadratic
 from gateway.solver.syntax import (
     Call,
     Chain,
+    Choice,
     Connective,
     Expr,
+    Label,
     Member,
     Negative,
     Not,
@@ -95,7 +98,7 @@ class Writer:
         self._bound = 0
         self.degree = 1
 
-    def truth(self, node: Expr) -> str:
+    def truth(self, node: Expr) -> str:  # noqa: PLR0911  # one return for each kind of node
         """A condition; raises `NoTextError`."""
         match node:
             case Truth(_, value):
@@ -113,9 +116,21 @@ class Writer:
                 return pairs[0] if len(pairs) == 1 else f"(and {' '.join(pairs)})"
             case Member(_, operand, values):
                 term = self.number(operand)
-                return f"(or false {' '.join(f'(= {term.text} {number_text(v.value)})' for v in values)})"
+                return f"(or false {' '.join(f'(= {term.text} {self.number(v).text})' for v in values)})"
+            case Choice(_, condition, first, second):
+                return f"(ite {self.truth(condition)} {self.truth(first)} {self.truth(second)})"
+            case Call(_, "at_most" | "exactly" as function, arguments):
+                relation = "<=" if function == "at_most" else "="
+                return f"({relation} {self._counted(arguments[1:]).text} {self.number(arguments[0]).text})"
             case _:
                 raise NoTextError(type(node).__name__)
+
+    def _counted(self, conditions: tuple[Expr, ...]) -> Term:
+        """How many conditions are true."""
+        total = constant(Fraction(0))
+        for condition in conditions:
+            total = plus(total, Term(f"(ite {self.truth(condition)} 1.0 0.0)"))
+        return total
 
     def number(self, node: Expr) -> Term:
         """A number; raises `NoTextError`."""
@@ -123,12 +138,18 @@ class Writer:
         self.degree = max(self.degree, term.degree)
         return term
 
-    def _number(self, node: Expr) -> Term:
+    def _number(self, node: Expr) -> Term:  # noqa: PLR0911  # one return for each kind of node
         match node:
-            case Number(_, value):
+            case Number(_, value) | Label(_, _, value):
                 return constant(value)
             case Ref():
                 return self._read(node)
+            case Choice(_, condition, first, second):
+                one, other = self.number(first), self.number(second)
+                text = f"(ite {self.truth(condition)} {one.text} {other.text})"
+                return Term(text, None, max(1, one.degree, other.degree))
+            case Call(_, "count", arguments):
+                return self._counted(arguments)
             case Negative(_, operand):
                 return times(constant(Fraction(-1)), self.number(operand))
             case Sum(_, op, left, right):
@@ -139,7 +160,9 @@ class Writer:
                 raise NoTextError(type(node).__name__)
 
     def _call(self, function: str, terms: list[Term]) -> Term:
-        degree = max(t.degree for t in terms)
+        degree = max(1, *(t.degree for t in terms))
+        if function == "sum":
+            return functools.reduce(plus, terms)
         if function == "abs" and len(terms) == 1:
             name = self._fresh()
             minus = f"(- {name})"
@@ -170,11 +193,17 @@ class Writer:
             case _:
                 return f"(or false {' '.join(self.formula(p) for p in formula.parts)})"
 
-    def form(self, form: Affine) -> Term:
-        """An affine form over symbols."""
-        total = constant(form.constant)
-        for name, factor in form.terms.items():
+    def form(self, form: Form) -> Term:
+        """A form over symbols."""
+        linear = form.linear if isinstance(form, Quadratic) else form
+        total = constant(linear.constant)
+        for name, factor in linear.terms.items():
             total = plus(total, times(constant(factor), self._read(Ref(0, name))))
+        if isinstance(form, Quadratic):
+            for (first, second), factor in form.products.items():
+                product = times(self._read(Ref(0, first)), self._read(Ref(0, second)))
+                total = plus(total, times(constant(factor), product))
+        self.degree = max(self.degree, total.degree)
         return total
 
 
