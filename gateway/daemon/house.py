@@ -28,6 +28,7 @@ from gateway.daemon.readback import ReadBack
 from gateway.daemon.rearming import Rearming
 from gateway.daemon.reporting import Reporter
 from gateway.daemon.runtime import RunningRules, RuntimeVerbs, make_registry, module_state
+from gateway.daemon.takeover import TakeOver
 from gateway.daemon.views import point_state, tag_info, tag_state
 from gateway.link.messages import Alarm, DecisionView, FeedItem
 from gateway.link.server import LinkServer, LinkStatistics
@@ -38,6 +39,7 @@ from gateway.pipeline.lane import Lane
 from gateway.pipeline.point import Point
 from gateway.pipeline.rules import RulesHolder, RulesInForce
 from gateway.pipeline.writer import SetpointWriter
+from gateway.protocols.modbus.handover import HandOver
 from gateway.protocols.mqtt.bridge import MqttBridge
 from gateway.solver.pool import CheckerPool
 from gateway.storage.audit import AuditLog
@@ -66,7 +68,10 @@ class House:
             writes_stopped=lambda: self.state.writes_stopped,
         )
         self.points = {PointId(p.id): self._point(p.id) for p in config.decision_point}
-        self.read_back = ReadBack(self.points, self.store, self.writer)
+        self.read_back = ReadBack(self.points, self.store, self.writer, clock)
+        self.take_over = TakeOver(
+            self.points, {name: self._sink(name) for name in self.points}, self.read_back, clock
+        )
         self.reporter = Reporter(
             clock=clock,
             definitions=self.store.definitions,
@@ -91,6 +96,7 @@ class House:
             model_digest=self.model_digest,
             bindings=self.bindings,
         )
+            taken_over=self.take_over.why_not,
         self.rearm = Rearming(
             config=config,
             clock=clock,
@@ -103,6 +109,7 @@ class House:
             model_digest=self.model_digest,
             bindings=self.bindings,
         )
+            take_over=self.take_over,
         outputs = tuple(tag for point in self.points.values() for tag in point.settings.outputs)
         proofs = ProofBook(state_dir / "proofs.json")
         self.running = RunningRules(
@@ -146,10 +153,13 @@ class House:
 
     def _point(self, name: str) -> Point:
         configured = self.config.point(name)
-        _, device = self.config.device_of(configured.outputs[0])
         settings = point_settings(self.config, configured)
         proposer = self.engines[configured.model].for_point(configured.id)
-        return Point(settings, proposer, self.field.sinks[device.id])
+        return Point(settings, proposer, self._sink(name))
+
+    def _sink(self, point: str) -> HandOver:
+        _, device = self.config.device_of(self.config.point(point).outputs[0])
+        return self.field.sinks[device.id]
 
     def _lane(self, point: Point) -> Lane:
         decider = Decider(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
@@ -41,11 +41,12 @@ class Modes:
         changed: Callable[[Point], None],
         model_digest: Callable[[Point], str],
         bindings: Bindings,
+        taken_over: Callable[[Point], Awaitable[str]],
     ) -> None:
         self._clock, self._points, self._rules, self._store = clock, points, rules, store
         self._writer, self._audit, self._state = writer, audit, state
         self._reporter, self._changed, self._model_digest = reporter, changed, model_digest
-        self._bindings = bindings
+        self._bindings, self._taken_over = bindings, taken_over
 
     def unarmable(self, point: Point) -> str:
         """What no decision mends and only a person can, before the point may be armed; empty when nothing."""
@@ -58,13 +59,7 @@ class Modes:
     async def set_mode(self, point: Point, mode: Mode, who: str) -> str:
         """Change a mode; why not, or "". Arming is recorded durably before it counts, disarming at once."""
         if mode is Mode.ARMED:
-            why = self.unarmable(point) or not_armable(
-                point,
-                self._rules.current,
-                self._store,
-                self._writer,
-                writes_stopped=self._state.writes_stopped,
-            )
+            why = self.unarmable(point) or await self._taken_over(point) or self._not_armable(point)
             if why:
                 return f"`{point.settings.id}` cannot be armed: {why}"
         before = point.mode
@@ -110,6 +105,14 @@ class Modes:
         point.alarm.trip(why, self._clock.monotonic())
         self._reporter.alarm_changed(point)
         await self.set_mode(point, Mode.ADVISORY, "gateway")
+
+    async def unrequested(self, point: Point, why: str) -> None:
+        """Somebody changed the outputs while we were away: no going back to armed by itself (S19, S23)."""
+        await self._audit.append_event("unrequested", "gateway", {"point": point.settings.id, "why": why})
+        log.warning("unrequested", point=point.settings.id, why=why)
+        point.alarm.trip(f"unrequested: {why}", self._clock.monotonic())
+        self._reporter.alarm_changed(point)
+        await self.set_mode(point, Mode.SHADOW, "gateway")
 
     async def latch(self, point: Point, why: str) -> None:
         """Armed may not go on, and not come back before a person acknowledged `why`, restarts included."""
@@ -174,6 +177,10 @@ class Modes:
         for point in self._points.values():
             mode, point.mode = point.mode, Mode.SHADOW
             await self._release(point, mode)
+
+    def _not_armable(self, point: Point) -> str:
+        stopped = self._state.writes_stopped
+        return not_armable(point, self._rules.current, self._store, self._writer, writes_stopped=stopped)
 
     async def _release(self, point: Point, before: Mode) -> None:
         if before is not Mode.ARMED:

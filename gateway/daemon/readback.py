@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gateway.core.decision import Mode, PointId
-from gateway.core.tag import TagId, TagValue, exact
+from gateway.core.clock import Clock
+from gateway.core.decision import Mode, PointId, RegisterValue
+from gateway.core.tag import TagId, TagValue, decimal_text, exact
 from gateway.core.tagstore import TagStore
 from gateway.pipeline.point import Point
 from gateway.pipeline.writer import SetpointWriter
@@ -19,6 +20,7 @@ class ReadBack:
     points: Mapping[PointId, Point]
     store: TagStore
     writer: SetpointWriter
+    clock: Clock
     _outputs: dict[TagId, list[tuple[Point, TagId]]] = field(default_factory=dict)
     _unrequested: dict[PointId, str] = field(default_factory=dict)
 
@@ -51,12 +53,23 @@ class ReadBack:
                 found.append((point, why))
         return found
 
+    def working(self, point: Point, values: Iterable[RegisterValue], at: float, *, in_control: bool) -> None:
+        """The PLC's own word on all outputs of a point, asked for at `at`."""
+        for value in values:
+            changed = point.histories[value.tag].observe(value.value, at)
+            if changed and in_control:
+                self._note(point, value.tag, decimal_text(value.value))
+
     def _observe(self, point: Point, output: TagId, value: TagValue) -> None:
         if not value.status.is_plain_good or value.value is None or isinstance(value.value, str):
+            point.histories[output].out_of_sight(self.clock.monotonic())
             return
         changed = point.histories[output].observe(exact(value.value), value.confirmed_at)
         if changed and self._in_control(point):
-            self._unrequested[point.settings.id] = f"`{output}` became {value.value} without a request"
+            self._note(point, output, str(value.value))
+
+    def _note(self, point: Point, output: TagId, value: str) -> None:
+        self._unrequested[point.settings.id] = f"`{output}` became {value} without a request"
 
     def _seen_after(self, point: Point, at: float) -> bool:
         """Whether the status word is younger than that: an older one says nothing of a write since."""

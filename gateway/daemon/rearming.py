@@ -10,13 +10,17 @@ import structlog
 from gateway.config.model import GatewayConfig
 from gateway.core.clock import Clock
 from gateway.core.decision import Mode, PointId
+from gateway.core.errors import LinkError
+from gateway.core.tag import TagId
 from gateway.core.tagstore import TagStore
 from gateway.daemon.binding import Bindings
 from gateway.daemon.modes import Modes
+from gateway.daemon.takeover import TakeOver
 from gateway.pipeline.point import Point
 from gateway.pipeline.rearm import ArmedBefore, not_armable, not_rearmable
 from gateway.pipeline.rules import RulesHolder
 from gateway.pipeline.writer import SetpointWriter
+from gateway.protocols.modbus.handover import WorkingState
 from gateway.storage.state import DurableState
 
 log = structlog.get_logger().bind(component="rearm")
@@ -42,10 +46,11 @@ class Rearming:
         modes: Modes,
         model_digest: Callable[[Point], str],
         bindings: Bindings,
+        take_over: TakeOver,
     ) -> None:
         self._config, self._clock, self._points, self._rules = config, clock, points, rules
         self._store, self._writer, self._state, self._modes = store, writer, state, modes
-        self._model_digest, self._bindings = model_digest, bindings
+        self._model_digest, self._bindings, self._take_over = model_digest, bindings, take_over
 
     async def run(self) -> None:
         """Never ends by itself: a point that may not be armed again waits for a person."""
@@ -61,7 +66,9 @@ class Rearming:
         give_up = self._clock.monotonic() + _GIVE_UP_S
         while self._clock.monotonic() < give_up and point.mode is Mode.SHADOW:
             await asyncio.sleep(_LOOK_S)
-            why = self._why_not(point)
+            why = self._why_not(point) or await self._asked_plc(point)
+            if point.mode is not Mode.SHADOW or not self._state.point(point.settings.id).armed_before:
+                return  # a person decided otherwise meanwhile, or somebody had changed the outputs
             if why:
                 good_since = None
                 if why != told:
@@ -70,9 +77,23 @@ class Rearming:
                 continue
             now = self._clock.monotonic()
             good_since = now if good_since is None else good_since
-            if now - good_since >= point.settings.rearm_after_s:
+            if now - good_since >= point.settings.rearm_after_s and not self._why_not(point):
                 await self._modes.rearm(point)
                 return
+
+    async def _asked_plc(self, point: Point) -> str:
+        """What the PLC itself says against it. Outputs that somebody changed while we were away end it (S19).
+
+        What its own fallback has moved is its right: then the first write is what it left in force.
+        """
+        try:
+            working = await self._take_over.ask(point)
+        except LinkError as exc:
+            return f"the PLC's working values cannot be read: {exc}"
+        moved = moved_since(working, self._state.point(point.settings.id).last_confirmed)
+        if moved:
+            await self._modes.unrequested(point, moved)
+        return moved or self._take_over.foreign(point, working)
 
     def _why_not(self, point: Point) -> str:
         memory = self._state.point(point.settings.id)
@@ -82,7 +103,6 @@ class Rearming:
             armed=memory.armed_before,
             rule_set_digest=memory.digests.get("rule_set", ""),
             model_digest=memory.digests.get("model", ""),
-            last_confirmed={str(tag): raw for tag, raw in memory.last_confirmed.items()},
             starts_last_hour=starts,
             starts_limit=limit if isinstance(limit, int) else None,
         )
@@ -98,12 +118,16 @@ class Rearming:
                 self._writer,
                 writes_stopped=self._state.writes_stopped,
             )
-            or not_rearmable(
-                point,
-                self._rules.current,
-                before,
-                self._model_digest(point),
-                self._store,
-                in_control=self._writer.status_bit(point, point.settings.in_control_bit),
-            )
+            or not_rearmable(self._rules.current, before, self._model_digest(point))
         )
+
+
+def moved_since(working: WorkingState, last_confirmed: Mapping[TagId, int]) -> str:
+    """Which outputs are no longer what the PLC last confirmed, in words; empty when all are (S23)."""
+    if working.fallback:
+        return ""
+    return "; ".join(
+        f"`{tag}` is at {value.raw} counts, and {last_confirmed[tag]} were the last ones confirmed"
+        for tag, value in working.values.items()
+        if tag in last_confirmed and value.raw != last_confirmed[tag]
+    )

@@ -56,6 +56,7 @@ async def _start(house: House, stack: contextlib.AsyncExitStack) -> None:
     house.state.record_start(house.clock.utc_ns())
     await house.state.flush()
     await house.audit.append_event("start", "gateway", {"config": config.digest})
+    house.modes.recall()
     async with asyncio.TaskGroup() as starting:
         starting.create_task(house.pool.start(), name="start-solver")
         for engine in house.engines.values():
@@ -80,6 +81,7 @@ def _long_lived(house: House) -> dict[str, Coroutine[Any, Any, Any]]:
         "watchdog": house.watchdog.run(),
         "rearm": house.rearm.run(),
     }
+        "take-over": house.take_over.run(),
     for name, channel in house.field.channels.items():
         tasks[f"channel-{name}"] = channel.run()
     for point, lane in house.lanes.items():

@@ -38,20 +38,27 @@ class OutputHistory:
         # INVARIANT: oldest first; only the newest may be under way.
         self._pending: list[_Attempt] = []
         self._written_at = float("-inf")
+        self._out_of_sight_since: float | None = None
 
     @property
     def known(self) -> bool:
-        """True once a value in force has been read back."""
-        return bool(self._stretches)
+        """True once a value in force has been read back, and while the PLC's word on it can be heard."""
+        return bool(self._stretches) and self._out_of_sight_since is None
 
     @property
     def current(self) -> Fraction | None:
         """The value in force, None while unknown or while a write is unconfirmed."""
-        return self._stretches[0].value if self._stretches and not self._pending else None
+        return self._stretches[0].value if self.known and not self._pending else None
+
+    def out_of_sight(self, at: float) -> None:
+        """The PLC's working value cannot be read any more: unknown until it is read back after `at` (S18)."""
+        if self._out_of_sight_since is None:
+            self._out_of_sight_since = at
 
     def confirm(self, value: Fraction, at: float) -> None:
         """The PLC's working value is `value`, by our own confirmed write."""
         self._written_at = at
+        self._out_of_sight_since = None
         if any(attempt.under_way for attempt in self._pending):
             self._pending.pop()  # the one that is confirmed
         self._settle(value, at)
@@ -78,6 +85,9 @@ class OutputHistory:
         """A read-back taken at `at`; True when it is a change nobody requested (S19)."""
         if at < self._written_at or (self._pending and at < self._pending[-1].left_at):
             return False
+        unseen = self._out_of_sight_since is not None
+        if self._out_of_sight_since is not None and at < self._out_of_sight_since:
+            return False
         first = not self._stretches
         older = {attempt.value for attempt in self._pending if not attempt.under_way}
         older.add(value if first else self._stretches[0].value)
@@ -87,7 +97,8 @@ class OutputHistory:
         if first or value != self._stretches[0].value:
             self._settle(value, at)
         self._pending.clear()  # where the value before is read back, none of them arrived
-        self._extend(value, at, restart_hold=first or unrequested)
+        self._out_of_sight_since = None
+        self._extend(value, at, restart_hold=first or unrequested or unseen)
         return unrequested
 
     def in_force(self, now: float) -> tuple[InForce, ...]:
@@ -111,13 +122,18 @@ class OutputHistory:
         return tuple(entries)
 
     def now(self) -> tuple[Fraction, ...]:
-        """The values that may be in force now, newest first: one, or several while writes are unconfirmed."""
+        """The values that may be in force now, newest first: one, or several while writes are unconfirmed.
+
+        None at all while nobody can tell.
+        """
+        if self._out_of_sight_since is not None:
+            return ()
         newest = (self._stretches[0].value,) if self._stretches else ()
         return (*(attempt.value for attempt in reversed(self._pending)), *newest)
 
     def held_s(self, now: float) -> float:
         """Seconds the output surely has had its present value; 0 when nobody can tell."""
-        if not self._stretches or self._pending:
+        if not self.known or self._pending:
             return 0.0
         return max(0.0, now - self._stretches[0].since)
 

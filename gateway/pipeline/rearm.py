@@ -17,7 +17,6 @@ class ArmedBefore:
     armed: bool
     rule_set_digest: str
     model_digest: str
-    last_confirmed: dict[str, int]  # output -> register count
     starts_last_hour: int
     starts_limit: int | None  # None: lifted, which only the demo's configuration does
 
@@ -37,22 +36,20 @@ def not_armable(
     for tag in settings.inputs:
         if not store[tag].status.is_plain_good:
             return f"input `{tag}` is {store[tag].status.name}"
+    why = writer.not_live(point)
+    if why:
+        return why
     if not writer.status_bit(point, settings.remote_bit):
         return "the PLC is in local: switch it to remote"
     unknown = next((t for t, h in point.histories.items() if not h.known), None)
     return f"the value in force of `{unknown}` is not known yet" if unknown else ""
 
 
-def not_rearmable(
-    point: Point,
-    rules: RulesInForce,
-    before: ArmedBefore,
-    model_digest: str,
-    store: TagStore,
-    *,
-    in_control: bool,
-) -> str:
-    """Why the point does not go back to armed by itself after a start; empty when it does."""
+def not_rearmable(rules: RulesInForce, before: ArmedBefore, model_digest: str) -> str:
+    """Why a point does not go back to armed by itself after a start; empty when it does.
+
+    That its outputs are what was confirmed last is the PLC's to say, and asked of it besides.
+    """
     limit = before.starts_limit
     reasons = (
         (not before.armed, "it was not armed before the start"),
@@ -63,17 +60,4 @@ def not_rearmable(
             f"{before.starts_last_hour} starts within an hour, not fewer than {limit}",
         ),
     )
-    why = next((reason for holds, reason in reasons if holds), "")
-    if why or not in_control:
-        return why  # while the PLC's own fallback has the outputs, the first write is what it left in force
-    return _moved_since(point, before.last_confirmed, store)
-
-
-def _moved_since(point: Point, last_confirmed: dict[str, int], store: TagStore) -> str:
-    """Which output is no longer what the PLC last confirmed; empty when all are."""
-    for tag, history in point.histories.items():
-        raw = last_confirmed.get(tag)
-        value = history.current
-        if raw is not None and (value is None or store.definitions[tag].counts(value) != raw):
-            return f"the value in force of `{tag}` is not the last one confirmed"
-    return ""
+    return next((reason for holds, reason in reasons if holds), "")

@@ -37,6 +37,15 @@ class SignedSheet:
         return "sheet-1"
 
 
+class Plc:
+    """What the PLC says against being taken over."""
+
+    says = ""
+
+    async def why_not(self, _point: Point) -> str:
+        return self.says
+
+
 @dataclass
 class Rig:
     house: House
@@ -44,6 +53,7 @@ class Rig:
     audit: AuditLog
     state: DurableState
     reporter: Reporter
+    plc: Plc
 
     async def events(self) -> list[tuple[str, str]]:
         return [(event.kind, event.who) for event in await self.audit.events(20)]
@@ -54,6 +64,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     house, clock = House(), FakeClock()
     audit, state = AuditLog(tmp_path / "audit.sqlite", clock), DurableState(tmp_path / "state.json")
     changed: list[Point] = []
+    plc = Plc()
     reporter = Reporter(
         clock=clock,
         definitions=house.store.definitions,
@@ -75,10 +86,11 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         changed=changed.append,
         model_digest=lambda _point: "model-1",
         bindings=cast("Bindings", SignedSheet()),
+        taken_over=plc.why_not,
     )
     house.point.mode = Mode.SHADOW
     await audit.start()
-    yield Rig(house, modes, audit, state, reporter)
+    yield Rig(house, modes, audit, state, reporter, plc)
     await audit.aclose()
 
 
@@ -175,3 +187,19 @@ async def test_what_is_latched_stays_unarmed_over_a_restart_until_a_person_ackno
     assert rig.reporter.alarms["point:tank"].active
     assert not await rig.modes.acknowledge("point:tank", "otto")
     assert not await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+
+
+async def test_s22_the_plc_is_asked_before_a_point_is_armed_and_its_no_counts(rig: Rig) -> None:
+    rig.plc.says = "the PLC obeys owner 2 in epoch 1"
+    why = await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    assert why == "`tank` cannot be armed: the PLC obeys owner 2 in epoch 1"
+    assert rig.house.point.mode is Mode.SHADOW
+
+
+async def test_s19_what_was_changed_while_we_were_away_is_told_audited_and_ends_rearming(rig: Rig) -> None:
+    rig.state.set_mode(TANK, Mode.ARMED)
+    await rig.modes.unrequested(rig.house.point, "`P.SP` is at 700 counts")
+    assert rig.reporter.alarms["point:tank"].cause == "unrequested: `P.SP` is at 700 counts"
+    assert ("unrequested", "gateway") in await rig.events()
+    assert not rig.state.point(TANK).armed_before
+    assert rig.house.point.mode is Mode.SHADOW

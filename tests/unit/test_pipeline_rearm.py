@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 
 import pytest
 
@@ -18,7 +17,6 @@ BEFORE = ArmedBefore(
     armed=True,
     rule_set_digest="digest-1",
     model_digest="model-1",
-    last_confirmed={PUMP: 400},
     starts_last_hour=1,
     starts_limit=3,
 )
@@ -30,11 +28,8 @@ def armable(house: House) -> str:
     )
 
 
-def rearmable(before: ArmedBefore, *, in_control: bool = True) -> str:
-    house = House()
-    return not_rearmable(
-        house.point, house.rules.current, before, "model-1", house.store, in_control=in_control
-    )
+def rearmable(before: ArmedBefore) -> str:
+    return not_rearmable(House().rules.current, before, "model-1")
 
 
 def test_a_healthy_point_may_be_armed() -> None:
@@ -103,7 +98,6 @@ def test_what_was_armed_and_unchanged_goes_back_by_itself() -> None:
         (replace(BEFORE, rule_set_digest="digest-0"), "rule set changed"),
         (replace(BEFORE, model_digest="model-0"), "model changed"),
         (replace(BEFORE, starts_last_hour=3), "3 starts within an hour"),
-        (replace(BEFORE, last_confirmed={PUMP: 399}), "not the last one confirmed"),
     ],
 )
 def test_any_change_since_leaves_it_to_a_person(before: ArmedBefore, words: str) -> None:
@@ -112,14 +106,3 @@ def test_any_change_since_leaves_it_to_a_person(before: ArmedBefore, words: str)
 
 def test_a_lifted_start_limit_counts_nothing() -> None:
     assert not rearmable(replace(BEFORE, starts_last_hour=100, starts_limit=None))
-
-
-def test_what_the_plcs_own_fallback_left_in_force_is_no_change() -> None:
-    assert not rearmable(replace(BEFORE, last_confirmed={PUMP: 399}), in_control=False)
-
-
-def test_an_unconfirmed_value_is_not_the_last_one_confirmed() -> None:
-    house = House()
-    house.point.histories[PUMP].unconfirmed(Fraction(50), house.clock.monotonic())
-    why = not_rearmable(house.point, house.rules.current, BEFORE, "model-1", house.store, in_control=True)
-    assert "not the last one confirmed" in why
