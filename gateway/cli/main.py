@@ -10,11 +10,11 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from gateway.cli import binding, certificate
+from gateway.cli import binding, certificate, runtime
 from gateway.cli.options import AsJson, Point, Socket, named_before_the_verb
 from gateway.cli.options import operator as _operator
 
@@ -24,12 +24,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-runtime = typer.Typer(name="runtime", help="Constraint modules of the running gateway.", no_args_is_help=True)
-app.add_typer(runtime)
+app.add_typer(runtime.app)
 app.add_typer(binding.app)
 app.add_typer(certificate.app)
-
-Module = Annotated[str, typer.Argument(metavar="MODULE", help="A constraint module's id.")]
 
 
 @app.callback()
@@ -131,38 +128,6 @@ def stop_writes(
     stopped = "writes are stopped; resume with: o3ctl stop-writes --resume"
     said = "writes may happen again" if resume else stopped
     raise typer.Exit(_operator(socket, as_json).act("stop-writes", {"resume": resume}, said))
-
-
-@runtime.command("list")
-def runtime_list(socket: Socket = None, as_json: AsJson = False) -> None:
-    """Constraint modules: in force, waiting, refused and why."""
-    raise typer.Exit(_operator(socket, as_json).modules("runtime.list", {}))
-
-
-@runtime.command("load")
-def runtime_load(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A constraint module.")],
-    priority: Annotated[int | None, typer.Option("--priority", min=0, max=15)] = None,
-    socket: Socket = None,
-    as_json: AsJson = False,
-) -> None:
-    """Put a constraint module in force."""
-    args: dict[str, Any] = {"path": str(path.resolve())}  # the gateway has another working folder
-    if priority is not None:
-        args["priority"] = priority
-    raise typer.Exit(_operator(socket, as_json).modules("runtime.load", args))
-
-
-@runtime.command("unload")
-def runtime_unload(module: Module, socket: Socket = None, as_json: AsJson = False) -> None:
-    """Ask to take a constraint module out; a weakening of an armed point waits for approval (S24)."""
-    raise typer.Exit(_operator(socket, as_json).modules("runtime.unload", {"module": module}))
-
-
-@runtime.command("approve")
-def runtime_approve(module: Module, socket: Socket = None, as_json: AsJson = False) -> None:
-    """Approve a waiting change of a constraint module (S24)."""
-    raise typer.Exit(_operator(socket, as_json).modules("runtime.approve", {"module": module}))
 
 
 def main() -> None:

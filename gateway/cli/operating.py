@@ -119,22 +119,30 @@ class Operator:
 
         return self.answer("explain", {"id": decision}, DecisionView, shown)
 
-    def modules(self, verb: str, args: dict[str, Any]) -> int:
+    def modules(self, verb: str, args: dict[str, Any], *, deadline_ms: float = 5000.0) -> int:
         """`runtime.list`, and the `runtime` verbs that answer with the new list."""
 
         def shown(modules: list[ModuleState]) -> None:
             show.console().print(show.module_table(modules, time.time_ns()))
 
-        return self.answer(verb, args, list[ModuleState], shown)
+        return self.answer(verb, args, list[ModuleState], shown, deadline_ms=deadline_ms)
 
     def act(self, verb: str, args: dict[str, Any], sentence: str) -> int:
         """A verb whose answer people need not see; `sentence` says that it was done."""
         return self.answer(verb, args, dict[str, Any], lambda _: print(sentence))
 
-    def answer(self, verb: str, args: dict[str, Any], kind: type[_T], shown: Callable[[_T], None]) -> int:
+    def answer(
+        self,
+        verb: str,
+        args: dict[str, Any],
+        kind: type[_T],
+        shown: Callable[[_T], None],
+        *,
+        deadline_ms: float = 5000.0,
+    ) -> int:
         """Ask, then show the answer to people or print it for programs."""
         try:
-            result = ask(self.socket, verb, args)
+            result = ask(self.socket, verb, args, deadline_ms=deadline_ms)
             if self.as_json:
                 print(json.dumps(result, indent=2, ensure_ascii=False))
             else:

@@ -24,7 +24,7 @@ _PIPED_WIDTH = 200
 _REASONS = 4  # a table is no place for a thousand of them
 _REASON_CHARACTERS = 200
 _DIGEST_CHARACTERS = 40  # what is longer is a digest; --json has it whole
-_IN_FORCE = {"active", "pending"}  # a pending change leaves the module as it was
+_IN_FORCE = {"active", "shadow", "pending"}  # a pending change leaves the module as it was
 
 
 def console() -> Console:
@@ -96,14 +96,16 @@ def point_table(points: list[PointState]) -> Table:
 def module_table(modules: list[ModuleState], now_ns: int) -> Table:
     """Constraint modules: what is in force, the last attempt and the last success, apart."""
     table = _table("module", "state", "revision", "priority", "in force since", "last attempt", "because")
-    styles = {"active": "green", "pending": "yellow", "refused": "red"}
+    styles = {"active": "green", "shadow": "cyan", "pending": "yellow", "refused": "red"}
     for module in modules:
         table.add_row(
             module.id or module.file,
             Text(module.state, styles.get(module.state, "bright_black")),
             str(module.revision),
-            str(module.priority),
-            words.ago(module.last_success_ns, now_ns) if module.state in _IN_FORCE else "-",
+            f"{module.priority} (by {module.priority_by})" if module.priority_by else str(module.priority),
+            words.ago(module.last_success_ns, now_ns)
+            if module.state in _IN_FORCE and module.last_success_ns
+            else "-",
             words.ago(module.last_attempt_ns, now_ns),
             _reasons(module),
         )
@@ -176,7 +178,9 @@ def _reasons(module: ModuleState) -> str:
         reason if len(reason) <= _REASON_CHARACTERS else f"{reason[:_REASON_CHARACTERS]} ..."
         for reason in module.refused_because[:_REASONS]
     ]
-    if more := len(module.refused_because) - len(said):
+    if module.changed_by:
+        said.append(f"changed by {', '.join(module.changed_by)}")
+    if (more := len(module.refused_because) - _REASONS) > 0:
         said.append(f"and {more} more: o3ctl runtime list --json, or the .refused.txt beside the file")
     return "\n".join(said) or "-"
 

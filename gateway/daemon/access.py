@@ -35,6 +35,8 @@ _NEEDS = {
     "runtime.load": Role.ENGINEER,
     "runtime.unload": Role.ENGINEER,
     "runtime.approve": Role.ENGINEER,
+    "runtime.rollback": Role.ENGINEER,
+    "runtime.promote": Role.ENGINEER,
 }
 _BY_NAME = {"operator": Role.OPERATOR, "engineer": Role.ENGINEER, "admin": Role.ENGINEER}
 

@@ -5,50 +5,61 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 import structlog
-from gateway.config.problems import nearest
 
+from gateway.config.problems import nearest
 from gateway.core.clock import Clock
 from gateway.core.decision import DecisionId, Mode, PointId, Rejected, RequestClass
 from gateway.core.errors import GatewayError
 from gateway.core.tag import TagId
 from gateway.core.tagstore import TagStore
-from gateway.daemon.binding import Bindings
 from gateway.daemon.access import Access, Role
+from gateway.daemon.binding import Bindings
 from gateway.daemon.modes import Modes
 from gateway.daemon.reporting import Reporter
 from gateway.daemon.views import decision_view, rejected_view, tag_info, tag_state
 from gateway.link.messages import Answer, Ask, GatewayState, ModuleState, PointState
 from gateway.link.server import Peer
 from gateway.pipeline.lane import Lane, Ordered
+from gateway.solver.watcher import LIMIT_BYTES
 from gateway.storage.audit import AuditLog
 
 log = structlog.get_logger().bind(component="asks")
 
 _LIMIT = 10_000
+_HIGHEST_PRIORITY = 15
 
 
 class Runtime(Protocol):
-    """Loading and unloading constraint modules while the gateway runs. Each returns why not, or ""."""
+    """Constraint modules while the gateway runs. An act that cannot be done raises `GatewayError`."""
 
     def states(self) -> list[ModuleState]:
         """Every known module."""
         ...
 
-    async def load(self, path: Path, priority: int | None, who: str) -> str:
-        """Put a module file in force."""
+    async def load(
+        self, name: str, data: bytes, user: str, *, priority: int | None = None, shadow: bool = False
+    ) -> None:
+        """Put a module file in force, or in shadow."""
         ...
 
-    async def unload(self, module: str, who: str) -> str:
+    async def unload(self, module: str, user: str) -> None:
         """Take a module out; a weakening waits for approval."""
         ...
 
-    async def approve(self, module: str, who: str) -> str:
+    async def approve(self, module: str, user: str) -> None:
         """Put a waiting change in force."""
+        ...
+
+    async def roll_back(self, module: str, user: str) -> str:
+        """Go back to the accepted revision before."""
+        ...
+
+    async def promote(self, module: str, user: str) -> None:
+        """Put a shadow module in force."""
         ...
 
 
@@ -79,6 +90,7 @@ class Asks:
         lanes: Mapping[PointId, Lane],
         store: TagStore,
         modes: Modes,
+        bindings: Bindings,
         runtime: Runtime,
         overview: Overview,
         reporter: Reporter,
@@ -90,26 +102,27 @@ class Asks:
         self._verbs: dict[str, Callable[[dict[str, Any], str, Role], Awaitable[Any]]] = {
             "status": self._status,
             "tags": self._tags,
-        bindings: Bindings,
             "decisions": self._decisions,
             "explain": self._explain,
             "decide": self._decide,
             "mode": self._mode,
             "ack": self._ack,
+            "binding.print": self._binding_print,
+            "binding.show": self._binding_show,
+            "binding.sign": self._binding_sign,
             "stop-writes": self._stop_writes,
             "runtime.list": self._runtime_list,
             "runtime.load": self._runtime_load,
             "runtime.unload": self._runtime_unload,
             "runtime.approve": self._runtime_approve,
+            "runtime.rollback": self._runtime_rollback,
+            "runtime.promote": self._runtime_promote,
         }
 
     async def answer(self, ask: Ask, peer: Peer) -> Answer:
         """The answer to one question."""
         who, role = self._access.who(ask, peer)
         disarming = ask.verb == "mode" and ask.args.get("mode") != "armed" and role >= Role.OPERATOR
-            "binding.print": self._binding_print,
-            "binding.show": self._binding_show,
-            "binding.sign": self._binding_sign,
         refusal = "" if disarming else self._access.refusal(ask, peer)
         if refusal:
             log.warning("ask_refused", verb=ask.verb, by=who, why=refusal)
@@ -204,19 +217,6 @@ class Asks:
         _refuse_if(await self._modes.stop_writes(who, resume=resume))
         return {"writes_stopped": not resume}
 
-    async def _runtime_list(self, _args: dict[str, Any], _who: str, _role: Role) -> object:
-        return self._runtime.states()
-
-    async def _runtime_load(self, args: dict[str, Any], who: str, _role: Role) -> object:
-        priority = args.get("priority")
-        path = Path(str(args.get("path", "")))
-        _refuse_if(await self._runtime.load(path, int(priority) if priority is not None else None, who))
-        return self._runtime.states()
-
-    async def _runtime_unload(self, args: dict[str, Any], who: str, _role: Role) -> object:
-        _refuse_if(await self._runtime.unload(str(args.get("module", "")), who))
-        return self._runtime.states()
-
     async def _binding_print(self, args: dict[str, Any], _who: str, _role: Role) -> object:
         return self._bindings.draft(self._lane(args).point.settings.id)
 
@@ -230,8 +230,40 @@ class Asks:
         _refuse_if(await self._bindings.sign(point.settings.id, text, file, name, who))
         return self._bindings.standing(point.settings.id)
 
+    async def _runtime_list(self, _args: dict[str, Any], _who: str, _role: Role) -> object:
+        return self._runtime.states()
+
+    async def _runtime_load(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        given, priority = args.get("data"), args.get("priority")
+        data = given.encode() if isinstance(given, str) else given
+        if not isinstance(data, bytes):
+            problem = "give the module file's bytes as `data`, and its file name as `name`"
+            raise _NotGivenError(problem)
+        if len(data) > LIMIT_BYTES:
+            problem = f"a module has at most {LIMIT_BYTES} bytes, this one {len(data)}"
+            raise _NotGivenError(problem)
+        level = None if priority is None else int(priority)
+        if level is not None and not 0 <= level <= _HIGHEST_PRIORITY:
+            problem = f"a priority is a whole number from 0 to {_HIGHEST_PRIORITY}, not {level}"
+            raise _NotGivenError(problem)
+        name, shadow = str(args.get("name", "")), bool(args.get("shadow"))
+        await self._runtime.load(name, data, who, priority=level, shadow=shadow)
+        return self._runtime.states()
+
+    async def _runtime_unload(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        await self._runtime.unload(str(args.get("module", "")), who)
+        return self._runtime.states()
+
     async def _runtime_approve(self, args: dict[str, Any], who: str, _role: Role) -> object:
-        _refuse_if(await self._runtime.approve(str(args.get("module", "")), who))
+        await self._runtime.approve(str(args.get("module", "")), who)
+        return self._runtime.states()
+
+    async def _runtime_rollback(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        await self._runtime.roll_back(str(args.get("module") or ""), who)
+        return self._runtime.states()
+
+    async def _runtime_promote(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        await self._runtime.promote(str(args.get("module", "")), who)
         return self._runtime.states()
 
     def _lane(self, args: dict[str, Any]) -> Lane:

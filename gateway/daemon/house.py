@@ -10,7 +10,7 @@ from typing import Any
 from gateway.config.model import GatewayConfig
 from gateway.config.tags import tag_definitions
 from gateway.core.clock import Clock
-from gateway.core.decision import PointId
+from gateway.core.decision import Mode, PointId
 from gateway.core.health import PartHealth
 from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import TagStore
@@ -95,9 +95,9 @@ class House:
             changed=self._publish_point,
             model_digest=self.model_digest,
             bindings=self.bindings,
-        )
             taken_over=self.take_over.why_not,
         self.rearm = Rearming(
+        )
             config=config,
             clock=clock,
             points=self.points,
@@ -108,15 +108,29 @@ class House:
             modes=self.modes,
             model_digest=self.model_digest,
             bindings=self.bindings,
-        )
             take_over=self.take_over,
         outputs = tuple(tag for point in self.points.values() for tag in point.settings.outputs)
+        )
         proofs = ProofBook(state_dir / "proofs.json")
         self.running = RunningRules(
-            self.pool, self.rules, proofs, outputs, self._rules_changed, self.certifier.keep
+            self.pool,
+            self.rules,
+            proofs,
+            outputs,
+            self._rules_changed,
+            self.certifier.keep,
+            config.modules.proof_grace,
         )
         self.registry, self.watcher = make_registry(
-            config, self.store, self.running, clock, self._modules_changed
+            config,
+            self.store,
+            self.pool,
+            self.running,
+            clock,
+            armed=self._armed,
+            record=self.audit.append_event,
+            on_change=self._modules_changed,
+            on_folder=self._folder_changed,
         )
         self.runtime = RuntimeVerbs(self.registry)
         self.watchdog = Watchdog(sd_notify, clock, interval_s=watchdog_interval_s())
@@ -271,6 +285,20 @@ class House:
             lane.due_now()
 
     def _modules_changed(self) -> None:
+    def _armed(self) -> bool:
+        return any(point.mode is Mode.ARMED for point in self.points.values())
+
+    def _folder_changed(self, there: bool) -> None:  # noqa: FBT001  # one alarm, on or off
+        folder = self.config.gateway.constraints_dir
+        self.reporter.raise_alarm(
+            "folder:constraints",
+            active=not there,
+            acknowledged=False,
+            cause=f"the watched folder {folder} is away",
+            consequence="the modules in force stay in force; no change of a file is seen",
+            action="mount or put back the folder; unloading is a person's act: o3ctl runtime unload",
+        )
+
         for status in self.registry.statuses():
             self.link.publish(module_state(status))
         self.publish_state()

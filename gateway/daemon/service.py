@@ -75,13 +75,14 @@ def _long_lived(house: House) -> dict[str, Coroutine[Any, Any, Any]]:
         "constraints": house.watcher.run(house.registry.apply),
         "reporter": house.reporter.run(),
         "proofs": house.running.run(),
+        "approved": house.registry.run(),
         "state": _publish_state(house),
         "settle": _settle(house),
         "beat": _beat(house),
         "watchdog": house.watchdog.run(),
         "rearm": house.rearm.run(),
-    }
         "take-over": house.take_over.run(),
+    }
     for name, channel in house.field.channels.items():
         tasks[f"channel-{name}"] = channel.run()
     for point, lane in house.lanes.items():

@@ -53,7 +53,7 @@ class ModuleState(msgspec.Struct, frozen=True, tag="module"):
 
     id: str
     file: str
-    state: str  # active, pending (waits for approval), refused, unloaded
+    state: str  # active, shadow (judged, no effect), pending (waits), refused, unloaded
     revision: int
     digest: str
     priority: int
@@ -61,6 +61,8 @@ class ModuleState(msgspec.Struct, frozen=True, tag="module"):
     last_success_ns: int
     refused_because: list[str]
     constraints: list[str]
+    priority_by: str = ""  # who gave another priority than the file's
+    changed_by: list[str] = []  # whose change waits
 
 
 class DecisionView(msgspec.Struct, frozen=True, tag="decision"):

@@ -1,10 +1,11 @@
-"""What must survive a stop: generation numbers, the modules in force, and the highest revision of each."""
+"""What must survive a stop: generation numbers, the modules in force and before, and who did what."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.core.durable import write_durably
 from gateway.core.errors import StorageError
+
+_AUTHORS = 1_000
+_HISTORY = 10  # accepted revisions before the present one, of each module
 
 
 class KeptModule(BaseModel):
@@ -24,6 +28,8 @@ class KeptModule(BaseModel):
     revision: int
     digest: str
     last_success_ns: int
+    priority: int | None = None  # given by a person beside these bytes; None: the file's own
+    priority_by: str = ""
 
 
 class _State(BaseModel):
@@ -33,7 +39,11 @@ class _State(BaseModel):
     reserved: int = 0  # highest generation number ever given out
     generation: int = 0  # the one the modules below were activated under
     modules: dict[str, KeptModule] = {}
+    shadow: dict[str, KeptModule] = {}  # judged beside, never in force
     highest: dict[str, tuple[int, str]] = {}  # module -> highest revision ever in force, and its digest
+    history: dict[str, list[KeptModule]] = {}  # module -> accepted revisions before, oldest first
+    taken_back: dict[str, str] = {}  # digest rolled back -> by whom
+    authors: dict[str, tuple[str, str]] = {}  # file we wrote for somebody -> its sha256, and the account
 
 
 @dataclass(slots=True)
@@ -49,9 +59,19 @@ class Activation:
         return self._state.modules
 
     @property
+    def shadow(self) -> Mapping[str, KeptModule]:
+        """Modules that were judged beside them last."""
+        return self._state.shadow
+
+    @property
     def highest(self) -> Mapping[str, tuple[int, str]]:
         """The highest revision each module ever had in force, and that revision's digest."""
         return self._state.highest
+
+    @property
+    def taken_back(self) -> Mapping[str, str]:
+        """Digests of revisions that were rolled back, and by whom."""
+        return self._state.taken_back
 
     @property
     def generation(self) -> int:
@@ -62,6 +82,16 @@ class Activation:
     def complete(self) -> bool:
         """False before the first activation, and where a stop cut one short."""
         return 0 < self._state.generation == self._state.reserved
+
+    def before(self, module: str) -> KeptModule | None:
+        """The accepted revision before the one in force; None when there is none."""
+        found = self._state.history.get(module)
+        return found[-1] if found else None
+
+    def author(self, file: str, content: str) -> str:
+        """For whom we wrote these bytes into the watched folder; empty when we did not."""
+        kept = self._state.authors.get(file)
+        return kept[1] if kept is not None and kept[0] == content else ""
 
     def load(self) -> None:
         """Read what was kept; raises `StorageError` when it is there and cannot be read."""
@@ -78,14 +108,38 @@ class Activation:
         self._write(self._state.model_copy(update={"reserved": self._state.reserved + 1}))
         return self._state.reserved
 
-    def commit(self, generation: int, modules: Mapping[str, KeptModule]) -> None:
-        """These modules are in force under this generation; durable when this returns."""
-        highest = dict(self._state.highest)
+    def note_author(self, file: str, content: str, who: str) -> None:
+        """Remember for whom a file is written into the watched folder; durable when this returns."""
+        kept = {name: entry for name, entry in self._state.authors.items() if name != file}
+        self._write(self._state.model_copy(update={"authors": {**kept, file: (content, who)}}))
+
+    def commit(
+        self,
+        generation: int,
+        modules: Mapping[str, KeptModule],
+        shadow: Mapping[str, KeptModule],
+        taken_back: Mapping[str, str],
+    ) -> None:
+        """These modules are in force under this generation; durable when this returns.
+
+        `taken_back` adds revisions that a rollback replaced.
+        """
+        old = self._state
+        highest = dict(old.highest)
         for name, module in modules.items():
             highest[name] = max(highest.get(name, (0, "")), (module.revision, module.digest))
+        back = {**old.taken_back, **taken_back}
         self._write(
-            self._state.model_copy(
-                update={"generation": generation, "modules": dict(modules), "highest": highest}
+            old.model_copy(
+                update={
+                    "generation": generation,
+                    "modules": dict(modules),
+                    "shadow": dict(shadow),
+                    "highest": highest,
+                    "history": _history(old, modules, back),
+                    "taken_back": back,
+                    "authors": _authors(old.authors, {m.file for m in (*modules.values(), *shadow.values())}),
+                }
             )
         )
         self._sweep()
@@ -115,11 +169,35 @@ class Activation:
         self._state = state
 
     def _sweep(self) -> None:
-        """Drop bytes no module in force needs any more."""
-        needed = {f"{m.content}.json" for m in self._state.modules.values()} | {"state.json"}
+        """Drop bytes nobody can go back to any more."""
+        state = self._state
+        every = [*state.modules.values(), *state.shadow.values()]
+        every += [kept for history in state.history.values() for kept in history]
+        needed = {f"{m.content}.json" for m in every} | {"state.json"}
         for path in self.folder.glob("*.json"):
             if path.name not in needed:
                 path.unlink(missing_ok=True)
+
+
+def _history(
+    old: _State, modules: Mapping[str, KeptModule], taken_back: Mapping[str, str]
+) -> dict[str, list[KeptModule]]:
+    """Accepted revisions before the present ones; what was rolled back from is nothing to go back to."""
+    history = {name: list(kept) for name, kept in old.history.items()}
+    for name, was in old.modules.items():
+        now = modules.get(name)
+        if (now is not None and now.content == was.content) or was.digest in taken_back:
+            continue
+        history.setdefault(name, []).append(was)
+    for name, kept in history.items():
+        present = modules[name].content if name in modules else ""
+        history[name] = [k for k in kept if k.content != present and k.digest not in taken_back][-_HISTORY:]
+    return history
+
+
+def _authors(kept: Mapping[str, tuple[str, str]], files: AbstractSet[str]) -> dict[str, tuple[str, str]]:
+    """All of them, files that wait for approval included, while they are few."""
+    return dict(kept) if len(kept) <= _AUTHORS else {f: a for f, a in kept.items() if f in files}
 
 
 def store_durably(path: Path, data: bytes) -> None:

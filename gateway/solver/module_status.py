@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gateway.core.errors import ConstraintError
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.module import Module
 
-ModuleStateName = Literal["active", "pending", "refused", "unloaded"]
+ModuleStateName = Literal["active", "shadow", "pending", "refused", "unloaded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,24 +27,69 @@ class ModuleStatus:
     last_success_ns: int
     refused_because: tuple[str, ...]
     constraints: tuple[str, ...]
+    priority_by: str = ""  # who gave the priority; empty: the file itself
+    changed_by: tuple[str, ...] = ()  # whose change waits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """A module in force, and where it came from. `content`: sha256 of its bytes."""
+    """A module in force or in shadow, its bytes and where it came from. `content`: sha256 of the bytes."""
 
     module: Module
+    data: bytes
     file: str
     content: str
     since_ns: int
+    priority_by: str = ""  # who gave it another priority than the file's
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """Modules in force, and those judged beside them without effect; by id."""
+
+    active: Mapping[str, Held] = field(default_factory=dict)
+    shadow: Mapping[str, Held] = field(default_factory=dict)
+
+    def owner(self, file: str) -> str | None:
+        """The module in force that came from a file."""
+        return next((name for name, h in self.active.items() if h.file == file), None)
+
+    def with_active(self, held: Held) -> Sets:
+        """This module in force; its shadow of the same bytes is one no more."""
+        name = held.module.id
+        shadow = {n: h for n, h in self.shadow.items() if n != name or h.content != held.content}
+        return Sets({**self.active, name: held}, shadow)
+
+    def without_active(self, name: str) -> Sets:
+        """This module no longer in force."""
+        return Sets({n: h for n, h in self.active.items() if n != name}, self.shadow)
+
+    def with_shadow(self, held: Held) -> Sets:
+        """This module judged beside those in force."""
+        return Sets(self.active, {**self.shadow, held.module.id: held})
+
+    def without_shadow(self, name: str) -> Sets:
+        """This module no longer judged beside those in force."""
+        return Sets(self.active, {n: h for n, h in self.shadow.items() if n != name})
+
+    def trial(self) -> list[Module]:
+        """What would be in force if all shadow modules were, in the order of their ids."""
+        return [h.module for _, h in sorted({**self.active, **self.shadow}.items())]
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A weakening nobody has approved yet; `offer` None: the module is to be taken out."""
+    """A change nobody has approved yet, or one that is being proved; `offer` None: to be taken out.
+
+    `by` are the accounts that made it; empty: nobody knows. `proving`: approved, and being proved.
+    """
 
     offer: Held | None
     because: str
+    by: frozenset[str] = frozenset()
+    proving: bool = False
+    takes_back: str = ""  # digest of the revision a rollback replaces
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +126,41 @@ def refused_status(name: str, refusal: Refusal) -> ModuleStatus:
     )
 
 
+def offered_status(waiting: Waiting, last_attempt_ns: int) -> ModuleStatus | None:
+    """A module of which nothing is in force yet and that waits; None for what is to be taken out."""
+    if waiting.offer is None:
+        return None
+    module = waiting.offer.module
+    return ModuleStatus(
+        id=module.id,
+        file=waiting.offer.file,
+        state="pending",
+        revision=module.revision,
+        digest=module.digest,
+        priority=module.priority,
+        last_attempt_ns=last_attempt_ns,
+        last_success_ns=0,
+        refused_because=(waiting.because,),
+        constraints=module.constraints,
+        changed_by=tuple(sorted(waiting.by)),
+    )
+
+
 def held_status(
-    held: Held, waiting: Waiting | None, refusal: Refusal | None, last_attempt_ns: int
+    held: Held,
+    waiting: Waiting | None,
+    refusal: Refusal | None,
+    last_attempt_ns: int,
+    *,
+    shadow: bool = False,
 ) -> ModuleStatus:
-    """A module in force; `refused_because` then tells of its newest file, or of what waits."""
+    """A module in force or in shadow; `refused_because` then tells of its newest file, or of what waits."""
     module = held.module
     because = refusal.because if refusal is not None else ()
     return ModuleStatus(
         id=module.id,
         file=held.file,
-        state="pending" if waiting is not None else "active",
+        state="shadow" if shadow else "pending" if waiting is not None else "active",
         revision=module.revision,
         digest=module.digest,
         priority=module.priority,
@@ -98,6 +168,8 @@ def held_status(
         last_success_ns=held.since_ns,
         refused_because=because or ((waiting.because,) if waiting is not None else ()),
         constraints=module.constraints,
+        priority_by=held.priority_by,
+        changed_by=tuple(sorted(waiting.by)) if waiting is not None else (),
     )
 
 

@@ -30,6 +30,7 @@ from gateway.solver.wire import (
     Proved,
     answers,
     encoder,
+    given,
     result,
 )
 from gateway.supervision.worker import WorkerProcess
@@ -89,6 +90,7 @@ class CheckerPool:
         self._count = max(1, workers)
         self._warm = dict.fromkeys(warm)
         self._rule_sets: dict[int, RuleSet] = {}
+        self._trials: dict[int, RuleSet] = {}  # by the generation they are judged beside
         self._seats: list[_Seat] = []
         self._idle: list[_Seat] = []
         self._changed = asyncio.Condition()
@@ -119,12 +121,16 @@ class CheckerPool:
             generations=tuple(sorted(self._rule_sets)),
         )
 
-    async def load(self, rule_set: RuleSet) -> None:
+    async def load(self, rule_set: RuleSet, trial: RuleSet | None = None) -> None:
         """Compile and warm a rule set in every worker beside the others; returns when all have it.
+
+        `trial`: the same with the shadow modules, judged beside it without effect.
 
         Raises `PoolError` when a worker refuses it; then no worker keeps it.
         """
         self._rule_sets[rule_set.generation] = rule_set
+        if trial is not None:
+            self._trials[rule_set.generation] = trial
         found = await asyncio.gather(
             *(self._on(seat, rule_set.generation) for seat in tuple(self._seats)), return_exceptions=True
         )
@@ -138,27 +144,24 @@ class CheckerPool:
     async def drop(self, generation: int) -> None:
         """Forget a rule set everywhere."""
         self._rule_sets.pop(generation, None)
+        self._trials.pop(generation, None)
         for seat in tuple(self._seats):
             async with self._taken(seat):
                 with contextlib.suppress(WorkerLostError):  # its replacement never hears of it
                     await self._ask(seat, Drop(generation), LOAD_TIMEOUT_S)
                 seat.loaded.discard(generation)
 
-    async def prove(self, generation: int, budget_s: float = 60.0) -> Proof:
-        """Prove a loaded rule set's safe set invariant, in a process of its own.
+    async def prove(self, rule_set: RuleSet, budget_s: float = 60.0) -> Proof:
+        """Prove a rule set's safe set invariant, in a process of its own; the set need not be in force.
 
         Raises `PoolError` or `WorkerLostError`.
         """
-        rule_set = self._rule_sets.get(generation)
-        if rule_set is None:
-            msg = f"rule set {generation} is not loaded"
-            raise PoolError(msg)
         prover = WorkerProcess(MODULE, name="solver-prover")
         await prover.start()
         try:
             seat = _Seat(-1, prover)
             await self._give(seat, rule_set, warm=False)
-            answer = await self._ask(seat, Prove(generation, budget_s), budget_s + LOAD_TIMEOUT_S)
+            answer = await self._ask(seat, Prove(rule_set.generation, budget_s), budget_s + LOAD_TIMEOUT_S)
         finally:
             await prover.aclose()
         if isinstance(answer, Proved):
@@ -318,11 +321,13 @@ class CheckerPool:
                     await self._give(seat, rule_set, warm=True)
 
     async def _give(self, seat: _Seat, rule_set: RuleSet, *, warm: bool) -> None:
+        trial = self._trials.get(rule_set.generation)
         ask = Load(
             generation=rule_set.generation,
-            modules=tuple((m.source, m.text) for m in rule_set.modules),
-            tags=tuple(rule_set.definitions.values()),
+            modules=given(rule_set),
+            tags=tuple((rule_set if trial is None else trial).definitions.values()),
             warm=tuple(self._warm) if warm else (),
+            trial=given(trial) if trial is not None else (),
         )
         answer = await self._ask(seat, ask, LOAD_TIMEOUT_S)
         if isinstance(answer, Done) and answer.digest == rule_set.digest:

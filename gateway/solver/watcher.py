@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
@@ -26,11 +27,15 @@ LIMIT_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a file holds; `problem` says why it could not be read, else empty."""
+    """What a file holds; `problem` says why it could not be read, else empty.
+
+    `owners`: the Unix users who own the file, and the link to it where it is one.
+    """
 
     data: bytes
     digest: str
     problem: str = ""
+    owners: frozenset[int] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +110,20 @@ class FolderReader:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, tuple[tuple[int, ...], Content]] = {}
+        self._identity: tuple[int, int] | None = None  # of the folder when it last was what we watch
 
     def read(self, *, again: bool) -> dict[str, Content] | None:
-        """Every module file by name; None when the folder itself cannot be read. `again` trusts no stamp."""
+        """Every module file by name; None when the folder itself is away. `again` trusts no stamp.
+
+        Another folder without a module in its place (the mount point of an unmounted disk) is away too.
+        """
         try:
+            stamps = self._folder.stat()
             names = [p.name for p in self._folder.iterdir() if is_module_name(p.name)]
         except OSError:
+            return None
+        identity = (stamps.st_dev, stamps.st_ino)
+        if not names and self._known and identity != self._identity:
             return None
         found: dict[str, Content] = {}
         for name in names:
@@ -118,27 +131,23 @@ class FolderReader:
                 FileNotFoundError
             ):  # taken out between the two calls, or a link to nothing
                 found[name] = self._file(name, again=again)
+        self._identity = identity
         self._known = {name: known for name, known in self._known.items() if name in found}
         return found
 
     def _file(self, name: str, *, again: bool) -> Content:
         path = self._folder / name
         try:
-            stamps = path.stat()
+            link, stamps = path.lstat(), path.stat()
         except FileNotFoundError:
             raise
         except OSError as exc:  # a loop of links, a folder nobody may look into
-            return _unreadable(exc.strerror or str(exc))
+            return unreadable(exc.strerror or str(exc))
         key = (stamps.st_ino, stamps.st_dev, stamps.st_size, stamps.st_mtime_ns, stamps.st_ctime_ns)
         known = self._known.get(name)
         if known is not None and known[0] == key and not again:
             return known[1]
-        if not stat.S_ISREG(stamps.st_mode):  # a FIFO would hold the reader for ever
-            content = _unreadable("it is not a regular file")
-        elif stamps.st_size > LIMIT_BYTES:
-            content = _unreadable(f"it has {stamps.st_size} bytes; a module has at most {LIMIT_BYTES}")
-        else:
-            content = _read(path)
+        content = replace(read_file(path), owners=frozenset({link.st_uid, stamps.st_uid}))
         self._known[name] = (key, content)
         return content
 
@@ -146,13 +155,21 @@ class FolderReader:
 class FolderWatcher:
     """Watches one folder. Files that vanish with the whole folder are not told as gone."""
 
-    def __init__(self, folder: Path, parses: Callable[[bytes], bool], clock: Clock) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        parses: Callable[[bytes], bool],
+        clock: Clock,
+        on_folder: Callable[[bool], None] = lambda _there: None,
+    ) -> None:
+        """`on_folder` is told when the folder is away (False) and when it is back."""
         self._folder = folder
         self._reader = FolderReader(folder)
         self._settling = Settling(parses)
         self._clock = clock
         self._stirred = asyncio.Event()
         self._folder_lost = False
+        self._on_folder = on_folder
 
     async def first(self, patience_s: float = 1.0) -> list[FolderChange]:
         """What the folder holds at the start, settled or not after `patience_s` left for later."""
@@ -190,7 +207,10 @@ class FolderWatcher:
         if (found is None) != self._folder_lost:
             self._folder_lost = found is None
             log.warning("constraints_folder_lost" if self._folder_lost else "constraints_folder_found")
-        return [] if found is None else self._settling.look(self._clock.monotonic(), found)
+            self._on_folder(not self._folder_lost)
+        if found is None:
+            return []
+        return await asyncio.to_thread(self._settling.look, self._clock.monotonic(), found)  # it parses
 
     async def _listen(self) -> None:
         """Wake the looks when the kernel tells of a change; where it cannot, the rescan is enough."""
@@ -210,15 +230,31 @@ def is_module_name(name: str) -> bool:
     return name.endswith(SUFFIX) and not name.startswith((".", "~", "#"))
 
 
-def _read(path: Path) -> Content:
+def read_file(path: Path) -> Content:
+    """A regular file of bearable size, read without ever waiting; raises only `FileNotFoundError`."""
     try:
-        data = path.read_bytes()
+        before = path.stat()
+        if not stat.S_ISREG(before.st_mode):  # to open a device may do something
+            return unreadable("it is not a regular file")
+        if before.st_size > LIMIT_BYTES:
+            return unreadable(f"it has {before.st_size} bytes; a module has at most {LIMIT_BYTES}")
+        with open(path, "rb", opener=_not_waiting) as file:  # Path.open() takes no opener
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # it was swapped meanwhile
+                return unreadable("it is not a regular file")
+            data = file.read(LIMIT_BYTES + 1)
     except FileNotFoundError:
         raise
     except OSError as exc:
-        return _unreadable(exc.strerror or str(exc))
+        return unreadable(exc.strerror or str(exc))
+    if len(data) > LIMIT_BYTES:
+        return unreadable(f"a module has at most {LIMIT_BYTES} bytes")
     return Content(data, hashlib.sha256(data).hexdigest())
 
 
-def _unreadable(problem: str) -> Content:
+def unreadable(problem: str) -> Content:
+    """A file that cannot be read, and why."""
     return Content(b"", f"unreadable: {problem}", problem)
+
+
+def _not_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)

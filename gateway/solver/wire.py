@@ -21,17 +21,19 @@ from gateway.core.decision import (
     Verdict,
     Violated,
 )
-from gateway.core.ports import CheckRequest, StateSet
-from gateway.core.tag import TagDefinition
+from gateway.core.ports import CheckRequest, ProvedBand, StateSet
+from gateway.core.tag import TagDefinition, TagId
+from gateway.solver.ruleset import RuleSet
 
 
 class Load(msgspec.Struct, tag=True, frozen=True):
     """Compile a rule set beside the others and build the plans for these times (hold, effect delay)."""
 
     generation: int
-    modules: tuple[tuple[str, str], ...]  # file name, text
+    modules: tuple[tuple[str, str, int], ...]  # file name, text, priority
     tags: tuple[TagDefinition, ...]
     warm: tuple[tuple[float, float], ...]
+    trial: tuple[tuple[str, str, int], ...] = ()  # the same with the shadow modules; empty: none
 
 
 class Drop(msgspec.Struct, tag=True, frozen=True):
@@ -125,6 +127,11 @@ answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer, dec_h
 
 
 def checked(result: CheckResult, state: StateSet | None) -> Checked:
+def given(rules: RuleSet) -> tuple[tuple[str, str, int], ...]:
+    """The modules of a rule set as a worker compiles them again."""
+    return tuple((m.source, m.text, m.priority) for m in rules.modules)
+
+
     """A result for the wire."""
     setpoints: tuple[RegisterValue, ...] = ()
     counterexample: Counterexample | None = None

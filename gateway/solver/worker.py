@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import socket
 import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import structlog
 
+from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.check import Checks
 from gateway.solver.compile import compile_module
 from gateway.solver.errors import ModuleRefusedError
@@ -61,8 +64,7 @@ class Desk:
     def _load(self, ask: Load) -> Answer:
         tags = {d.id: d for d in ask.tags}
         try:
-            modules = [compile_module(text.encode(), source, tags) for source, text in ask.modules]
-            rules = RuleSet.of(modules, ask.generation)
+            rules = _rules(ask.modules, tags, ask.generation)
         except ModuleRefusedError as exc:
             return Failed(str(exc))
         checks = Checks(rules)
@@ -70,6 +72,17 @@ class Desk:
             checks.warm(hold_s, effect_delay_s)
         self._loaded[ask.generation] = checks
         return Done(rules.digest)
+
+
+def _rules(
+    modules: Iterable[tuple[str, str, int]], tags: Mapping[TagId, TagDefinition], generation: int
+) -> RuleSet:
+    """The rule set of module texts, each with the priority it has here; raises `ModuleRefusedError`."""
+    compiled = (
+        replace(compile_module(text.encode(), source, tags), priority=priority)
+        for source, text, priority in modules
+    )
+    return RuleSet.of(compiled, generation)
 
 
 def serve(sock: socket.socket) -> None:

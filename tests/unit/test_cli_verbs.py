@@ -109,7 +109,10 @@ class Gateway:
             "binding.print": {"sheet": "tag,role\nLT,input\n", "not_good": {"FT": "BadNoCommunication"}},
             "binding.show": STANDING,
             "binding.sign": STANDING,
-        } | {f"runtime.{verb}": [MODULE] for verb in ("list", "load", "unload", "approve")}
+        } | {
+            f"runtime.{verb}": [MODULE]
+            for verb in ("list", "load", "unload", "approve", "rollback", "promote")
+        }
 
     async def answer(self, ask: Ask, _peer: Peer) -> Answer:
         self.asked.append((ask.verb, ask.args))
@@ -178,13 +181,11 @@ async def test_status_shows_what_needs_a_person(tmp_path: Path) -> None:
         (["stop-writes"], "stop-writes", {"resume": False}),
         (["stop-writes", "--resume"], "stop-writes", {"resume": True}),
         (["runtime", "list"], "runtime.list", {}),
-        (
-            ["runtime", "load", "/x/a.json", "--priority", "3"],
-            "runtime.load",
-            {"path": "/x/a.json", "priority": 3},
-        ),
         (["runtime", "unload", "m"], "runtime.unload", {"module": "m"}),
         (["runtime", "approve", "m"], "runtime.approve", {"module": "m"}),
+        (["runtime", "rollback", "m"], "runtime.rollback", {"module": "m"}),
+        (["runtime", "rollback"], "runtime.rollback", {"module": ""}),
+        (["runtime", "promote", "m"], "runtime.promote", {"module": "m"}),
     ],
 )
 async def test_every_verb_asks_its_question_and_prints_for_people_and_programs(
@@ -239,11 +240,37 @@ async def test_s26_a_binding_sheet_is_printed_to_be_filled_in_and_signed_from_it
     assert "cannot be read" in missing.stderr
 
 
-async def test_a_module_path_is_sent_whole_because_the_gateway_has_another_folder(tmp_path: Path) -> None:
+# The gateway reads no file of its caller's choice: it has another user's rights.
+async def test_a_module_is_sent_as_its_bytes_with_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_bytes(b'{"id": "a"}')
     async with running(tmp_path) as (gateway, socket):
-        await o3ctl("runtime", "load", "a.json", "--socket", socket)
+        for arguments in ([file], ["--file", file], ["--module", file]):
+            done = await o3ctl("runtime", "load", *arguments, "--priority", "3", "--socket", socket)
+            assert done.exit_code == 0, done.output
+        await o3ctl("runtime", "load", "--file", file, "--shadow", "--socket", socket)
+        for arguments in ([], [file, "--file", file]):
+            assert (await o3ctl("runtime", "load", *arguments, "--socket", socket)).exit_code == 2
 
-    assert Path(gateway.asked[0][1]["path"]).is_absolute()
+    given = {"name": "a.json", "data": b'{"id": "a"}'}
+    assert gateway.asked == [("runtime.load", {**given, "priority": 3})] * 3 + [
+        ("runtime.load", {**given, "shadow": True})
+    ]
+
+
+async def test_devices_pipes_folders_and_huge_files_are_refused_before_they_are_sent(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "huge.json").write_bytes(b" " * (4 * 1024 * 1024 + 1))
+    for path, why in (
+        (Path("/dev/zero"), "it is not a regular file"),
+        (tmp_path / "pipe.json", "it is not a regular file"),
+        (tmp_path, "Is a directory"),
+        (tmp_path / "huge.json", "a module has at most 4194304 bytes"),
+        (tmp_path / "none.json", "No such file or directory"),
+    ):
+        refused = await o3ctl("runtime", "load", "--file", path)
+        assert refused.exit_code == 1
+        assert f"`{path}` cannot be read: {why}" in refused.stderr
 
 
 async def test_a_refusal_is_the_gateways_own_sentence_and_status_1(tmp_path: Path) -> None:

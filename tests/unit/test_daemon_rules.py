@@ -20,24 +20,35 @@ class ScriptedPool:
 
     def __init__(self, escape: str | None = "") -> None:
         self.loaded: list[int] = []
+        self.may_prove = asyncio.Event()
+        self.may_prove.set()
+        self.proving: list[int] = []
+        self.given_up: list[int] = []
         self._escape = escape
 
-    async def load(self, rules: RuleSet) -> None:
+    async def load(self, rules: RuleSet, trial: RuleSet | None) -> None:
+        assert trial is None
         self.loaded.append(rules.generation)
 
     async def drop(self, generation: int) -> None:
         self.loaded.remove(generation)
 
-    async def prove(self, generation: int, budget_s: float) -> Proof:
+    async def prove(self, rules: RuleSet, budget_s: float) -> Proof:
         del budget_s
+        self.proving.append(rules.generation)
+        try:
+            await self.may_prove.wait()
+        except asyncio.CancelledError:
+            self.given_up.append(rules.generation)
+            raise
         if self._escape is None:
-            problem = f"the worker was lost while it proved {generation}"
+            problem = f"the worker was lost while it proved {rules.generation}"
             raise PoolError(problem)
         return Proof(digest=rule_set().proof_digest, escape=self._escape)
 
 
 async def in_force(
-    folder: Path, pool: ScriptedPool, *, proved: bool = False
+    folder: Path, pool: ScriptedPool, *, proved: bool = False, grace_s: float = 10.0
 ) -> tuple[RunningRules, list[RulesInForce]]:
     """A set activated, and every picture of it that was told."""
     rules = rule_set()
@@ -46,8 +57,10 @@ async def in_force(
         await proofs.add(rules.proof_digest, ["buffer-tank"])
     told: list[RulesInForce] = []
     outputs = tuple(variable.tag for variable in rules.actions)
-    running = RunningRules(cast("CheckerPool", pool), RulesHolder(), proofs, outputs, told.append)
-    await running.activate(rules)
+    running = RunningRules(
+        cast("CheckerPool", pool), RulesHolder(), proofs, outputs, told.append, grace_s=grace_s
+    )
+    await running.activate(rules, None)
     return running, told
 
 
@@ -92,5 +105,61 @@ async def test_the_generation_before_stays_loaded_for_decisions_in_flight(tmp_pa
     pool = ScriptedPool()
     running, _ = await in_force(tmp_path, pool, proved=True)
     for generation in (2, 3):
-        await running.activate(RuleSet.of(rule_set().modules, generation))
+        await running.activate(RuleSet.of(rule_set().modules, generation), None)
     assert pool.loaded == [2, 3]
+
+
+# Tightening is instant (S24), but a point does not stay armed for long under what nobody has proved.
+async def test_s1_a_point_does_not_stay_armed_when_the_proof_outlasts_its_grace(tmp_path: Path) -> None:
+    pool = ScriptedPool()
+    pool.may_prove.clear()
+    running, told = await in_force(tmp_path, pool, grace_s=0.05)
+    late = await after_the_proof(running, told)
+    assert "was not proved within 0.05 s" in late.disproved
+    assert late.not_armable == late.disproved
+
+
+async def test_s1_a_proof_that_comes_after_the_grace_lets_the_point_be_armed_again(tmp_path: Path) -> None:
+    pool = ScriptedPool()
+    pool.may_prove.clear()
+    running, told = await in_force(tmp_path, pool, grace_s=0.02)
+    task = asyncio.create_task(running.run())
+    try:
+        async with asyncio.timeout(5):
+            while len(told) < 2:  # noqa: ASYNC110  # the next picture
+                await asyncio.sleep(0.005)
+            assert told[-1].disproved
+            pool.may_prove.set()
+            while len(told) < 3:  # noqa: ASYNC110  # the next picture
+                await asyncio.sleep(0.005)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert (told[-1].not_armable, told[-1].disproved) == ("", "")
+
+
+async def test_a_proof_of_what_is_no_longer_in_force_is_given_up(tmp_path: Path) -> None:
+    pool = ScriptedPool()
+    pool.may_prove.clear()
+    running, told = await in_force(tmp_path, pool)
+    task = asyncio.create_task(running.run())
+    try:
+        async with asyncio.timeout(5):
+            while pool.proving != [1]:  # noqa: ASYNC110  # a list gives no event
+                await asyncio.sleep(0.005)
+            await running.activate(RuleSet.of(rule_set().modules, 2), None)
+            while pool.proving != [1, 2]:  # noqa: ASYNC110  # as above
+                await asyncio.sleep(0.005)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert pool.given_up == [1, 2]
+    assert [rules.generation for rules in told] == [1, 2]
+
+
+async def test_s1_proofs_that_cannot_be_read_prove_nothing_and_stop_nothing(tmp_path: Path) -> None:
+    for text in ("{", "[]", '{"proved": 3}', '{"proved": [{"modules": []}]}'):
+        (tmp_path / "proofs.json").write_text(text)
+        assert ProofBook(tmp_path / "proofs.json").digests == frozenset()
+    await ProofBook(tmp_path / "proofs.json").add("d", ["m"])
+    assert "d" in ProofBook(tmp_path / "proofs.json")

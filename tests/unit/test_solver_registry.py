@@ -1,99 +1,18 @@
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from gateway.core.clock import FakeClock
-from gateway.core.errors import ConstraintError, WorkerLostError
-from gateway.solver.activation import Activation
-from gateway.solver.changes import Weakening
-from gateway.solver.errors import ModuleRefusedError, NothingToApproveError
-from gateway.solver.module import Module
-from gateway.solver.module_reports import ReportWriter
-from gateway.solver.registry import Registry
-from gateway.solver.watcher import Content, FileGone, FileSettled
-
-
-@dataclass(frozen=True)
-class Rules:
-    generation: int
-    ids: tuple[str, ...]
-
-
-def compiled(data: bytes, source: str) -> Module:
-    try:
-        read = json.loads(data)
-    except ValueError as exc:
-        raise ModuleRefusedError((ConstraintError(source, 3, 7, "expected `:`"),)) from exc
-    return Module(
-        id=read["id"], revision=read["revision"], digest=sha256(data).hexdigest(), priority=8,
-        source=source, text=data.decode(), tags={}, actions=(), constraints=("c",),
-        critical=frozenset(), step=Fraction(1), variables={}, dynamics={}, forms={},
-        disturbances={}, rules=(), backup=(), safe_set=(), repair=frozenset(), cases=(),
-    )  # fmt: skip
-
-
-def assembled(modules: Sequence[Module], generation: int) -> Rules:
-    ids = tuple(f"{m.id}@{m.revision}" for m in modules)
-    if "clash@1" in ids and len(ids) > 1:
-        raise ModuleRefusedError((ConstraintError("clash.json", 1, 1, "another backup for `pump`"),))
-    return Rules(generation, ids)
-
-
-@dataclass
-class Bench:
-    root: Path
-    weakening: Weakening = "confirm"
-    required: frozenset[str] = frozenset()
-    active: list[Rules] = field(default_factory=list)
-    lost: bool = False
-
-    @property
-    def folder(self) -> Path:
-        return self.root / "constraints.d"
-
-    async def activate(self, rules: Rules) -> None:
-        if self.lost:
-            raise WorkerLostError("no solver worker is left")
-        self.active.append(rules)
-
-    def registry(self) -> Registry[Rules]:
-        return Registry(
-            folder=self.folder,
-            activation=Activation(self.root / "state" / "modules"),
-            reports=ReportWriter(self.folder, self.root / "state" / "refusals"),
-            compile=compiled,
-            assemble=assembled,
-            activate=self.activate,
-            clock=FakeClock(),
-            weakening=self.weakening,
-            required=self.required,
-        )
-
-    def drop(self, name: str, text: str) -> FileSettled:
-        (self.folder / name).write_text(text)
-        return FileSettled(name, Content(text.encode(), sha256(text.encode()).hexdigest()))
-
-    def module(self, name: str, module: str, revision: int) -> FileSettled:
-        return self.drop(name, json.dumps({"id": module, "revision": revision}))
-
-    def take_out(self, name: str) -> FileGone:
-        (self.folder / name).unlink()
-        return FileGone(name)
+from gateway.solver.acts import ActRefusedError, Acts
+from gateway.solver.errors import NothingToApproveError
+from gateway.solver.watcher import FileGone
+from tests.unit.registry_bench import Bench, Rules, states
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     (tmp_path / "constraints.d").mkdir()
     return Bench(tmp_path)
-
-
-def states(registry: Registry[Rules]) -> dict[str, str]:
-    return {s.id: s.state for s in registry.statuses()}
 
 
 # S24: an empty rule set permits nothing; the checker must still be told of it.
@@ -126,12 +45,12 @@ async def test_removed_module_stays_until_a_person_approves(bench: Bench) -> Non
     assert states(registry)["limit"] == "pending"
     assert registry.rule_set == Rules(1, ("limit@1", "tank@1"))
     assert "o3ctl runtime approve limit" in (bench.folder / "b.pending.txt").read_text()
-    await registry.approve("limit", "ann")
+    await Acts(registry).approve("limit", "ann")
     assert registry.rule_set == Rules(2, ("tank@1",))
     assert states(registry)["limit"] == "unloaded"
     assert not (bench.folder / "b.pending.txt").exists()
     with pytest.raises(NothingToApproveError):
-        await registry.approve("limit", "ann")
+        await Acts(registry).approve("limit", "ann")
 
 
 async def test_file_put_back_unchanged_ends_the_waiting(bench: Bench) -> None:
@@ -148,7 +67,7 @@ async def test_changed_module_waits_and_comes_into_force_on_approval(bench: Benc
     await registry.start([bench.module("b.json", "limit", 1)])
     await registry.apply([bench.module("b.json", "limit", 2)])
     assert registry.rule_set == Rules(1, ("limit@1",))
-    await registry.approve("limit", "ann")
+    await Acts(registry).approve("limit", "ann")
     assert registry.rule_set == Rules(2, ("limit@2",))
 
 
@@ -158,16 +77,8 @@ async def test_broken_file_after_a_waiting_change_leaves_nothing_to_approve(benc
     await registry.apply([bench.module("b.json", "limit", 2)])
     await registry.apply([bench.drop("b.json", "{")])
     with pytest.raises(NothingToApproveError):
-        await registry.approve("limit", "ann")
+        await Acts(registry).approve("limit", "ann")
     assert registry.rule_set == Rules(1, ("limit@1",))
-
-
-async def test_weakening_allow_needs_no_approval(bench: Bench) -> None:
-    bench.weakening = "allow"
-    registry = bench.registry()
-    await registry.start([bench.module("a.json", "tank", 1), bench.module("b.json", "limit", 1)])
-    await registry.apply([bench.module("a.json", "tank", 2), bench.take_out("b.json")])
-    assert registry.rule_set == Rules(2, ("tank@2",))
 
 
 async def test_many_files_at_once_are_one_activation(bench: Bench) -> None:
@@ -181,7 +92,6 @@ async def test_many_files_at_once_are_one_activation(bench: Bench) -> None:
 
 
 async def test_required_module_never_leaves_by_its_file(bench: Bench) -> None:
-    bench.weakening = "allow"
     bench.required = frozenset({"tank"})
     registry = bench.registry()
     await registry.start([bench.module("a.json", "tank", 1)])
@@ -192,7 +102,8 @@ async def test_required_module_never_leaves_by_its_file(bench: Bench) -> None:
     [status] = registry.statuses()
     assert status.state == "active"
     assert "stays in force" in status.refused_because[0]
-    assert "requires" in await registry.unload("tank", "ann")
+    with pytest.raises(ActRefusedError, match="requires"):
+        await Acts(registry).unload("tank", "ann")
 
 
 async def test_broken_file_is_reported_with_its_place_and_the_last_good_stays(bench: Bench) -> None:
@@ -215,12 +126,12 @@ async def test_broken_file_is_reported_with_its_place_and_the_last_good_stays(be
 
 
 async def test_revisions_only_rise_even_after_a_removal(bench: Bench) -> None:
-    bench.weakening = "allow"
     registry = bench.registry()
     await registry.start([bench.module("a.json", "tank", 5)])
     await registry.apply([bench.module("a.json", "tank", 4)])
     assert "revisions only rise" in registry.statuses()[0].refused_because[0]
     await registry.apply([bench.take_out("a.json")])
+    await Acts(registry).approve("tank", "ann")
     await registry.apply([bench.module("a.json", "tank", 4)])
     assert registry.rule_set == Rules(2, ())
     await registry.apply([bench.module("a.json", "tank", 5)])
@@ -257,9 +168,8 @@ async def test_state_survives_a_restart_with_its_generation(bench: Bench) -> Non
     assert (bench.folder / "a.refused.txt").exists()
 
 
-# An unmounted folder is not a person taking files out, not even where weakening needs no approval.
+# An unmounted folder is not a person taking files out.
 async def test_a_folder_that_is_away_at_the_start_takes_nothing_out(bench: Bench) -> None:
-    bench.weakening = "allow"
     registry = bench.registry()
     await registry.start([bench.module("a.json", "tank", 1)])
     bench.folder.rename(bench.root / "elsewhere")
@@ -299,11 +209,40 @@ async def test_module_that_clashes_at_the_start_is_refused_alone(bench: Bench) -
 async def test_load_and_unload_go_through_the_folder(bench: Bench) -> None:
     registry = bench.registry()
     await registry.start([])
-    assert await registry.load("x.json", b'{"id": "x", "revision": 1}', "ann") == ""
+    acts = Acts(registry)
+    await acts.load("x.json", b'{"id": "x", "revision": 1}', "ann")
     assert (bench.folder / "x.json").exists()
-    assert "y.json:3:7" in await registry.load("y.json", b"{", "ann")
+    with pytest.raises(ActRefusedError, match=r"y\.json:3:7"):
+        await acts.load("y.json", b"{", "ann")
     assert not (bench.folder / "y.json").exists()
-    assert "is not a name" in await registry.load("../x.json", b'{"id": "x", "revision": 2}', "ann")
-    assert await registry.unload("x", "ann") == ""
+    with pytest.raises(ActRefusedError, match="is not a name"):
+        await acts.load("../x.json", b'{"id": "x", "revision": 2}', "ann")
+    await acts.unload("x", "ann")
     assert states(registry) == {"x": "pending"}
-    assert "no module `z`" in await registry.unload("z", "ann")
+    with pytest.raises(ActRefusedError, match="no module `z`"):
+        await acts.unload("z", "ann")
+
+
+# A load that is refused must not take the place of the good file: the folder would say what is not in force.
+async def test_a_refused_load_leaves_the_good_file_alone(bench: Bench) -> None:
+    registry = bench.registry()
+    await registry.start([bench.module("x.json", "x", 5)])
+    before = (bench.folder / "x.json").read_bytes()
+    with pytest.raises(ActRefusedError, match="revisions only rise"):
+        await Acts(registry).load("x.json", b'{"id": "x", "revision": 4}', "ann")
+    with pytest.raises(ActRefusedError, match="holds module `x`"):
+        await Acts(registry).load("x.json", b'{"id": "y", "revision": 1}', "ann")
+    assert (bench.folder / "x.json").read_bytes() == before
+
+
+async def test_a_clash_among_many_files_refuses_that_one_alone(bench: Bench) -> None:
+    registry = bench.registry()
+    await registry.start([bench.module("a.json", "tank", 1)])
+    files = [bench.module(f"m{n}.json", f"module-{n}", 1) for n in range(20)]
+    await registry.apply([*files[:7], bench.module("clash.json", "clash", 1), *files[7:]])
+    assert {s.id for s in registry.statuses() if s.state == "active"} == {
+        "tank",
+        *(f"module-{n}" for n in range(20)),
+    }
+    assert states(registry)["clash"] == "refused"
+    assert len(bench.active) < 12  # halves, not one activation a file

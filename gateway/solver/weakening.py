@@ -1,0 +1,128 @@
+"""Whether a change of the modules in force could permit something new (S24), judged by structure.
+
+A change counts as a tightening when nothing that was demanded is gone and no assumption became narrower; what
+cannot be seen to be so counts as a weakening, and a person decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gateway.solver.module import Interval, Module, Variable
+from gateway.solver.ruleset import BackupStep, Rule, RuleSet
+
+_RANK = {"informational": 0, "standard": 1, "critical": 2}
+
+
+def weakens(in_force: RuleSet | None, old: Module | None, new: Module | None) -> str:
+    """Why replacing `old` by `new` may weaken the rules; empty when it only tightens them.
+
+    `old` None: nothing of that id is in force; `new` None: it is taken out. `in_force`: all, before it.
+    """
+    if old is None and new is None:
+        return ""
+    if new is None:
+        return "it would be taken out"
+    if old is None:
+        return next(_premises_added(in_force, new), "") if in_force is not None else ""
+    return next(_weaker(RuleSet.of([old], 0), RuleSet.of([new], 0)), "")
+
+
+def _weaker(old: RuleSet, new: RuleSet) -> Iterator[str]:
+    """What the new revision of one module demands less, or assumes more."""
+    if old.modules[0].step != new.modules[0].step:
+        yield "its step changed"
+    kept = {(r.constraint.id, str(r.formula)): r for r in new.rules}
+    for rule in old.rules:
+        if "." not in rule.constraint.id:  # ranges and minimum times are compared with their variables
+            yield from _demanded_less(rule, kept.get((rule.constraint.id, str(rule.formula))))
+    for tag, variable in old.variables.items():
+        later = new.variables.get(tag)
+        if later is None:
+            yield f"it no longer looks at `{tag}`"
+        else:
+            yield from _assumed_more(variable, later)
+    yield from _moves_otherwise(old, new)
+    sets = {str(r.formula) for r in new.safe_set}
+    if any(str(r.formula) not in sets for r in old.safe_set):
+        yield "its safe set changed"
+    if old.backup and [_policy(s) for s in old.backup] != [_policy(s) for s in new.backup]:
+        yield "its backup changed"
+    if new.repairable - old.repairable:
+        yield f"a repair may now change `{min(new.repairable - old.repairable)}`"
+
+
+def _moves_otherwise(old: RuleSet, new: RuleSet) -> Iterator[str]:
+    """Dynamics and disturbances."""
+    for name, form in old.forms.items():
+        if new.forms.get(name) != form:
+            yield f"the dynamics of `{name}` changed"
+    for name in new.forms.keys() - old.forms.keys():
+        if name in old.variables:
+            yield f"it now has dynamics for `{name}`"
+    for name, band in old.disturbances.items():
+        later_band = new.disturbances.get(name)
+        if later_band is None or not _inside(band, later_band):
+            yield f"the disturbance `{name}` became smaller"
+
+
+def _demanded_less(rule: Rule, later: Rule | None) -> Iterator[str]:
+    wanted = rule.constraint
+    if _RANK[wanted.kind] == 0:
+        return
+    if later is None:
+        yield f"constraint `{wanted.id}` changed or is gone"
+        return
+    if _RANK[later.constraint.kind] < _RANK[wanted.kind]:
+        yield f"constraint `{wanted.id}` would be {later.constraint.kind}, not {wanted.kind}"
+    if wanted.always and not later.constraint.always:
+        yield f"constraint `{wanted.id}` would no longer hold `always`"
+
+
+def _assumed_more(old: Variable, new: Variable) -> Iterator[str]:
+    """Premises and validity limits of one tag, compared one by one."""
+    name = new.name
+    if (old.sort, old.action, old.unit, old.definition) != (new.sort, new.action, new.unit, new.definition):
+        yield f"`{name}` is declared otherwise"
+    if not _inside(new.range, old.range):
+        yield f"the range of `{name}` became wider"
+    if new.error < old.error:
+        yield f"the error of `{name}` became smaller"
+    if old.max_age is not None and (new.max_age is None or new.max_age > old.max_age):
+        yield f"`{name}` may be older"
+    if new.max_rate is not None and (old.max_rate is None or new.max_rate < old.max_rate):
+        yield f"`{name}` is said to move more slowly"
+    if new.physical is not None and not _inside(old.physical, new.physical):
+        yield f"the physical limits of `{name}` became narrower"
+    if new.min_on < old.min_on or new.min_off < old.min_off:
+        yield f"a minimum time of `{name}` became shorter"
+    if new.accept_quality - old.accept_quality:
+        yield f"`{name}` accepts another quality"
+
+
+def _premises_added(in_force: RuleSet, new: Module) -> Iterator[str]:
+    """Assumptions an added module brings for tags that others judge without them (S3)."""
+    for variable in new.variables.values():
+        known = in_force.variables.get(variable.tag)
+        if known is None or known.action:
+            continue
+        if variable.max_rate is not None and known.max_rate is None:
+            yield f"it says how fast `{variable.name}` may move, which no module in force does"
+        if variable.physical is not None and known.physical is None:
+            yield f"it says where `{variable.name}` can be, which no module in force does"
+        if variable.name in new.forms and str(variable.tag) not in in_force.forms:
+            yield f"it has dynamics for `{variable.name}`, for which no module in force has any"
+
+
+def _inside(inner: Interval | None, outer: Interval | None) -> bool:
+    """Whether one interval lies in another; None is unbounded."""
+    if outer is None:
+        return True
+    if inner is None:
+        return False
+    low, high = inner
+    return bool(outer[0] <= low and high <= outer[1])
+
+
+def _policy(step: BackupStep) -> tuple[str, list[tuple[str, str]]]:
+    return str(step.formula), sorted((name, str(move)) for name, move in step.entry.moves.items())
