@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from gateway.cli.certificate_file import (
     record_of,
 )
 from gateway.cli.certificate_signature import signature_problem
-from gateway.core.decision import DecisionRecord, outcome_name
+from gateway.core.decision import CheckResult, DecisionRecord, Refused, Unknown, outcome_name
 from gateway.core.errors import StorageError
 from gateway.recheck.bounds import Bounds, misproved, violated
 from gateway.recheck.check import Question, recheck
@@ -28,12 +29,15 @@ from gateway.solver.certificate_basis import canonical
 from gateway.solver.certificate_bounds import BY_SOLVER, bounds
 from gateway.solver.certificate_claims import Scene
 from gateway.solver.certificate_solvers import SOLVERS, SolverName, ask, expected_answers
+from gateway.solver.check import Checks
 from gateway.solver.errors import CertificateError
 from gateway.solver.smtlib import script_symbols
+from gateway.solver.terms import Budget
 from gateway.storage.anchored import read_anchored
 from gateway.storage.codec import certificate_document, parsed
 
 _SAMPLES = 64
+_PATIENT = Budget(rlimit=50_000_000, timeout_ms=20_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,7 @@ def verify(data: bytes, wanted: Wanted) -> Verification:
         done.add(
             "script file", "" if same else "the script differs from the one the certificate gives", "same"
         )
+    _judged_again(done, derived)
     for scene in derived.scenes:
         _independent(done, scene, [m.text for m in scene.rules.modules])
     for solver in wanted.solvers:
@@ -235,6 +240,30 @@ def _derived(done: Verification, document: Mapping[str, Any], texts: Mapping[str
     claims = ", ".join(f"{claim['of']}: {claim['says']}" for claim in derived.claims) or "nothing is claimed"
     done.add("made again", problem, f"claims and script are the same, byte by byte ({claims})")
     return derived
+
+
+def _judged_again(done: Verification, derived: Derived) -> None:
+    """The gateway's own check once more, with patience: the same verdict and the same margins."""
+    scenes = {id(scene.claim.examination): scene for scene in derived.scenes}
+    for scene in scenes.values():
+        told = scene.claim.examination.result
+        # A check cut short looks for no repair; one that refused is not asked to look longer now.
+        refused = isinstance(told.verdict, Refused)
+        request = scene.claim.examination.request
+        again, _ = Checks(scene.rules, _PATIENT).check(request, late=partial(bool, refused))
+        verdict, before = outcome_name(again.verdict), outcome_name(told.verdict)
+        problem = "" if verdict == before else f"the check says {verdict}, the certificate {before}"
+        wrong = sorted(_margins(again) ^ _margins(told))
+        if not problem and wrong:
+            problem = f"the margin of {wrong[0][0]} comes out otherwise"
+        done.add("judged again", problem, f"{verdict}, {len(told.findings)} margins the same")
+
+
+def _margins(result: CheckResult) -> frozenset[tuple[str, str, str]]:
+    return frozenset(
+        (f"{f.module}/{f.constraint}", type(f).__name__, "" if isinstance(f, Unknown) else str(f.margin))
+        for f in result.findings
+    )
 
 
 def _independent(done: Verification, scene: Scene, texts: Sequence[str]) -> None:

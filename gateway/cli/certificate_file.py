@@ -208,7 +208,10 @@ def _nearest(record: DecisionRecord) -> str:
     found: list[tuple[Fraction, str]] = [
         (f.margin, f"{f.module}/{f.constraint}")
         for f in record.findings
-        if isinstance(f, Holds | Violated) and f.margin is not None
+        if isinstance(f, Holds | Violated)
+        and f.margin is not None
+        and not (isinstance(f, Violated) and f.kind == "informational")
+        and not f.constraint.endswith(".range")  # an action at the end of its range is no news
     ]
     if not found:
         return ""
