@@ -95,9 +95,9 @@ class House:
             changed=self._publish_point,
             model_digest=self.model_digest,
             bindings=self.bindings,
+        )
             taken_over=self.take_over.why_not,
         self.rearm = Rearming(
-        )
             config=config,
             clock=clock,
             points=self.points,
@@ -108,9 +108,9 @@ class House:
             modes=self.modes,
             model_digest=self.model_digest,
             bindings=self.bindings,
+        )
             take_over=self.take_over,
         outputs = tuple(tag for point in self.points.values() for tag in point.settings.outputs)
-        )
         proofs = ProofBook(state_dir / "proofs.json")
         self.running = RunningRules(
             self.pool,
@@ -284,7 +284,6 @@ class House:
         for lane in self.lanes.values():
             lane.due_now()
 
-    def _modules_changed(self) -> None:
     def _armed(self) -> bool:
         return any(point.mode is Mode.ARMED for point in self.points.values())
 
@@ -299,6 +298,7 @@ class House:
             action="mount or put back the folder; unloading is a person's act: o3ctl runtime unload",
         )
 
+    def _modules_changed(self) -> None:
         for status in self.registry.statuses():
             self.link.publish(module_state(status))
         self.publish_state()

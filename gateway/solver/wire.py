@@ -21,8 +21,8 @@ from gateway.core.decision import (
     Verdict,
     Violated,
 )
-from gateway.core.ports import CheckRequest, ProvedBand, StateSet
-from gateway.core.tag import TagDefinition, TagId
+from gateway.core.ports import CheckRequest, StateSet
+from gateway.core.tag import TagDefinition
 from gateway.solver.ruleset import RuleSet
 
 
@@ -126,12 +126,12 @@ asks: msgspec.msgpack.Decoder[Ask] = msgspec.msgpack.Decoder(Ask, dec_hook=_dec)
 answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer, dec_hook=_dec)
 
 
-def checked(result: CheckResult, state: StateSet | None) -> Checked:
 def given(rules: RuleSet) -> tuple[tuple[str, str, int], ...]:
     """The modules of a rule set as a worker compiles them again."""
     return tuple((m.source, m.text, m.priority) for m in rules.modules)
 
 
+def checked(result: CheckResult, state: StateSet | None) -> Checked:
     """A result for the wire."""
     setpoints: tuple[RegisterValue, ...] = ()
     counterexample: Counterexample | None = None
