@@ -95,8 +95,8 @@ class House:
             changed=self._publish_point,
             model_digest=self.model_digest,
             bindings=self.bindings,
-        )
             taken_over=self.take_over.why_not,
+        )
         self.rearm = Rearming(
             config=config,
             clock=clock,
@@ -108,8 +108,8 @@ class House:
             modes=self.modes,
             model_digest=self.model_digest,
             bindings=self.bindings,
-        )
             take_over=self.take_over,
+        )
         outputs = tuple(tag for point in self.points.values() for tag in point.settings.outputs)
         proofs = ProofBook(state_dir / "proofs.json")
         self.running = RunningRules(
@@ -142,6 +142,7 @@ class House:
             lanes=self.lanes,
             store=self.store,
             modes=self.modes,
+            bindings=self.bindings,
             runtime=self.runtime,
             overview=self.overview,
             reporter=self.reporter,
@@ -156,7 +157,6 @@ class House:
 
     def model_digest(self, point: Point) -> str:
         """Digest of the model that proposes for a point."""
-            bindings=self.bindings,
         return self.engines[point.settings.model].bundle.digest
 
     def publish_state(self) -> None:
@@ -212,6 +212,7 @@ class House:
             parts=self._parts,
             counters=counters,
             inference=self._inference,
+            unarmable=self.modes.unarmable,
         )
 
     def _parts(self) -> list[PartHealth]:
@@ -226,7 +227,6 @@ class House:
         parts.append(PartHealth("rules", not missing, missing or "ok"))
         if self.mqtt is not None:
             parts.append(self.mqtt.health())
-            unarmable=self.modes.unarmable,
         for service in self.northbound:
             alive = service.statistics().pid is not None
             parts.append(PartHealth(service.name, alive, "ok" if alive else "is being restarted"))
