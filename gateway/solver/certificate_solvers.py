@@ -14,6 +14,8 @@ from typing import Literal
 
 SolverName = Literal["z3", "cvc5"]
 SOLVERS: tuple[SolverName, ...] = ("z3", "cvc5")
+# z3 says so besides its answer where that is not the status the script states: the answer is what counts.
+_OTHERWISE = re.compile(r'^\(error "line \d+ column \d+: check annotation that says \w+"\)$', re.MULTILINE)
 _ANSWERS = frozenset({"sat", "unsat", "unknown"})
 _STATUS = re.compile(r"^\(set-info :status (\w+)\)$", re.MULTILINE)
 
@@ -68,8 +70,9 @@ def ask(solver: SolverName, script: str, *, within_s: float = 60.0) -> Answers:
             return Answers(solver=solver, problem=f"{solver} gave no answer within {within_s:g} s")
         except OSError as exc:
             return Answers(solver=solver, problem=f"{solver} cannot be started: {exc.strerror}")
-    lines = done.stdout.split()
-    if done.returncode or not set(lines) <= _ANSWERS:
+    stdout, otherwise = _OTHERWISE.subn("", done.stdout)
+    lines = stdout.split()
+    if (done.returncode and not otherwise) or not set(lines) <= _ANSWERS:
         told = " ".join((done.stdout + done.stderr).split())[:300]
         return Answers(solver=solver, problem=f"{solver} complains: {told}")
     return Answers(solver=solver, said=tuple(lines))

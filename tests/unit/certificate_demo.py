@@ -1,0 +1,100 @@
+"""A state directory with audited decisions of the demo plant, and certificates made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from gateway.core.clock import SystemClock
+from gateway.core.decision import (
+    CheckRequest,
+    DecisionId,
+    DecisionRecord,
+    Examination,
+    Mode,
+    Permitted,
+    Repaired,
+)
+from gateway.core.ports import InForce
+from gateway.solver.certificate_basis import Basis, BasisStore
+from gateway.solver.check import Checks
+from gateway.solver.ruleset import RuleSet
+from gateway.storage.audit import AuditLog
+from gateway.storage.codec import certificate_digest
+from tests.unit.solver_demo import PATIENT, PUMP, Situation, proposal
+
+RAMPED = {PUMP: (InForce(Fraction(38), 0.4), InForce(Fraction(30), 2.5))}
+PERMITTED = Situation(older=RAMPED).request(proposal("42"))
+REPAIRED = Situation(level=2.5).request(proposal("80", heater=1))
+REFUSED = Situation(level=3.56, inflow=30.0, pump="0", may_repair=False).request(proposal("0"))
+UNDETERMINED = Situation(level=float("nan")).request(proposal("40"))
+BACKUP = Situation(level=2.5, pump="60", may_repair=False).request(None)
+
+
+def decided(rules: RuleSet, request: CheckRequest, name: str, basis: Basis | None = None) -> DecisionRecord:
+    """The durable record of one decision, its digest made as the gateway makes it."""
+    result, _ = Checks(rules, PATIENT).check(request)
+    basis = basis or Basis.of(rules)
+    allowed = isinstance(result.verdict, Permitted | Repaired)
+    record = DecisionRecord(
+        id=DecisionId(name),
+        point=request.point,
+        mode=Mode.ARMED,
+        requested_by="period",
+        received_utc_ns=1_700_000_000_000_000_000,
+        outcome=result.verdict,
+        proposal=request.proposal,
+        written=result.verdict.setpoints if isinstance(result.verdict, Permitted | Repaired) else (),
+        written_by="verdict" if allowed else "",
+        findings=result.findings,
+        inputs=request.inputs,
+        generation=request.generation,
+        rule_set_digest=result.rule_set_digest,
+        model_digest="sha256:model",
+        timings_ms={"check": 1.5},
+        examined=Examination(request=replace(request, decision=DecisionId(name)), result=result),
+    )
+    return sealed(record, basis)
+
+
+def with_fallback(rules: RuleSet, record: DecisionRecord, request: CheckRequest) -> DecisionRecord:
+    """The same decision with a backup that was let out on a check of its own."""
+    result, _ = Checks(rules, PATIENT).check(request)
+    assert isinstance(result.verdict, Permitted)
+    fallback = Examination(request=replace(request, decision=record.id), result=result)
+    changed = replace(
+        record,
+        fallback=fallback,
+        written=result.verdict.setpoints,
+        written_by="backup",
+        certificate_digest="",
+    )
+    return sealed(changed, Basis.of(rules))
+
+
+def sealed(record: DecisionRecord, basis: Basis) -> DecisionRecord:
+    return replace(record, certificate_digest=certificate_digest(record, {record.generation: basis.encoded}))
+
+
+@dataclass(frozen=True)
+class State:
+    """A gateway's state directory."""
+
+    folder: Path
+
+    @property
+    def audit(self) -> Path:
+        return self.folder / "audit.sqlite"
+
+
+async def kept(folder: Path, rules: RuleSet, records: Sequence[DecisionRecord]) -> State:
+    """What the gateway would have left behind: the audit log and the evidence."""
+    BasisStore(folder / "evidence").keep(rules)
+    log = AuditLog(folder / "audit.sqlite", SystemClock())
+    await log.start()
+    for record in records:
+        await log.append(record)
+    await log.aclose()
+    return State(folder)
