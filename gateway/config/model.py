@@ -236,6 +236,7 @@ class SolverSection(Section):
     """The solver's worker processes."""
 
     workers: Annotated[StrictInt, Field(ge=1, le=64)] = 2
+    recheck_share: Annotated[Decimal, Field(ge=0, le=1)] = Decimal("0.01")
 
 
 class ModulesSection(Section):

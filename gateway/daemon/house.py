@@ -10,7 +10,7 @@ from typing import Any
 from gateway.config.model import GatewayConfig
 from gateway.config.tags import tag_definitions
 from gateway.core.clock import Clock
-from gateway.core.decision import Mode, PointId
+from gateway.core.decision import DecisionRecord, Mode, PointId
 from gateway.core.health import PartHealth
 from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import TagStore
@@ -26,6 +26,7 @@ from gateway.daemon.points import point_settings
 from gateway.daemon.proofs import ProofBook
 from gateway.daemon.readback import ReadBack
 from gateway.daemon.rearming import Rearming
+from gateway.daemon.rechecking import Rechecking
 from gateway.daemon.reporting import Reporter
 from gateway.daemon.runtime import RunningRules, RuntimeVerbs, make_registry, module_state
 from gateway.daemon.takeover import TakeOver
@@ -98,6 +99,7 @@ class House:
             taken_over=self.take_over.why_not,
         )
         self.rearm = Rearming(
+        self.recheck = Rechecking(config.solver.recheck_share, self.pool.sources, self.modes)
             config=config,
             clock=clock,
             points=self.points,
@@ -172,6 +174,12 @@ class House:
         return Point(settings, proposer, self._sink(name))
 
     def _sink(self, point: str) -> HandOver:
+    def _decided(self, point: Point, record: DecisionRecord, why: str) -> None:
+        """Called twice at most: when the record is durable, and when its write has an outcome."""
+        if record.write_outcome is None:
+            self.recheck.look(point, record)
+        self.reporter.decided(point, record, why)
+
         _, device = self.config.device_of(self.config.point(point).outputs[0])
         return self.field.sinks[device.id]
 
@@ -185,7 +193,7 @@ class House:
             link_session=self._link_session,
             certify=self.certifier.digest,
         )
-        return Lane(point, decider, self.writer, clock=self.clock, report=self.reporter.decided)
+        return Lane(point, decider, self.writer, clock=self.clock, report=self._decided)
 
     def _link_session(self) -> int:
         return sum(channel.session for channel in self.field.channels.values())
@@ -197,6 +205,7 @@ class House:
             "audit": self.audit.statistics,
             "internal": self._link_statistics,
             "mqtt": lambda: self.mqtt.statistics() if self.mqtt is not None else {},
+            "recheck": self.recheck.statistics,
             **{f"channel_{name}": link.statistics for name, link in self.field.channels.items()},
             **{f"engine_{name}": engine.statistics for name, engine in self.engines.items()},
             **{f"point_{name}": lane.statistics for name, lane in self.lanes.items()},

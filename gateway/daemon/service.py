@@ -82,6 +82,7 @@ def _long_lived(house: House) -> dict[str, Coroutine[Any, Any, Any]]:
         "watchdog": house.watchdog.run(),
         "rearm": house.rearm.run(),
         "take-over": house.take_over.run(),
+        "recheck": house.recheck.run(),
     }
     for name, channel in house.field.channels.items():
         tasks[f"channel-{name}"] = channel.run()

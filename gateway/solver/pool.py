@@ -141,6 +141,11 @@ class CheckerPool:
             if isinstance(problem, BaseException):
                 raise problem
 
+    def sources(self, generation: int) -> tuple[str, ...] | None:
+        """The module texts of a rule set that is still kept; None once it is forgotten."""
+        rule_set = self._rule_sets.get(generation)
+        return None if rule_set is None else tuple(module.text for module in rule_set.modules)
+
     async def drop(self, generation: int) -> None:
         """Forget a rule set everywhere."""
         self._rule_sets.pop(generation, None)
