@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.config.broker import broker_problems
 from gateway.config.model import ConfigFile, DecisionPoint, Device, HandOver, TagRow, is_loopback
 from gateway.config.positions import Loc, Node
 from gateway.config.problems import Problems, nearest
@@ -47,6 +48,8 @@ class _Checks:
     def run(self, placed: Sequence[PlacedTag]) -> None:
         self._unique(placed)
         self._listeners()
+        for key, sentence in broker_problems(self.file.mqtt):
+            self._add(("mqtt", *key), sentence)
         for c, channel in enumerate(self.file.channel):
             for d, device in enumerate(channel.device):
                 self._device(device, ("channel", c, "device", d))

@@ -215,13 +215,28 @@ class OpcUaSection(Section):
     user: tuple[OpcUaUser, ...] = ()
 
 
+class MqttTlsSection(Section):
+    """An encrypted link to the broker, whose certificate and name are always verified. All files are PEM."""
+
+    ca: FileBeside | None = None  # None: the system's own authorities
+    certificate: FileBeside | None = None
+    key: FileBeside | None = None
+
+
 class MqttSection(Section):
-    """The broker to publish to; `requests` lets anyone who may publish there ask for decisions (S20)."""
+    """The broker to publish to; `requests` lets anyone who may publish there ask for decisions (S20).
+
+    `password_file` holds the password in its first line. A password, and requests, need `tls` where the
+    broker is not on this machine.
+    """
 
     host: str
     port: Port = 1883
     topic_prefix: str = "o3"
     client_id: str | None = None  # None: the gateway's id
+    username: str | None = None
+    password_file: FileBeside | None = None
+    tls: MqttTlsSection | None = None
     requests: StrictBool = False
 
 
@@ -233,7 +248,7 @@ class WebSection(Section):
 
 
 class SolverSection(Section):
-    """The solver's worker processes."""
+    """The solver's worker processes, and how much of the armed decisions is judged again beside them (S7)."""
 
     workers: Annotated[StrictInt, Field(ge=1, le=64)] = 2
     recheck_share: Annotated[Decimal, Field(ge=0, le=1)] = Decimal("0.01")

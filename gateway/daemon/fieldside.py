@@ -1,24 +1,21 @@
-"""The field side and the engines from configuration."""
+"""The field side from configuration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from gateway.config.model import Channel, Device, GatewayConfig, TagRow
 from gateway.config.model import HandOver as HandOverBlock
 from gateway.config.tags import tag_definition
 from gateway.core.clock import Clock
-from gateway.core.errors import ConfigError
 from gateway.core.tag import TagId
 from gateway.core.tagstore import TagStore
-from gateway.inference.client import ModelEngine
+from gateway.pipeline.point import Point
 from gateway.protocols.modbus.block import HandOverLayout, HandOverOutput
 from gateway.protocols.modbus.channel import ModbusChannel
 from gateway.protocols.modbus.handover import HandOver
 from gateway.protocols.modbus.model import ModbusDevice, ModbusEndpoint, ModbusTag
 from gateway.protocols.modbus.plan import PlanLimits
-from gateway.protocols.mqtt.settings import MqttSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,35 +40,8 @@ def field_side(config: GatewayConfig, store: TagStore, clock: Clock) -> FieldSid
                 sinks[device.id] = HandOver(
                     link, _layout(device, block), owner=block.owner, epoch=block.epoch, clock=clock
                 )
-    return FieldSide(channels, sinks)
-
-
-def make_engines(config: GatewayConfig, store: TagStore, clock: Clock) -> dict[str, ModelEngine]:
-    """One engine a model that a decision point names; raises `ConfigError` naming the missing bundle."""
-    made: dict[str, ModelEngine] = {}
-    for point in config.decision_point:
-        folder: Path = config.gateway.bundles_dir / point.model
-        if not (folder / "bundle.json").is_file():
-            known = ", ".join(sorted(p.parent.name for p in folder.parent.glob("*/bundle.json"))) or "none"
-            why = f"{config.path}: decision point `{point.id}`: no bundle `{point.model}`"
-            raise ConfigError((f"{why} in {folder.parent}; found: {known}",))
-        if point.model not in made:
-            made[point.model] = ModelEngine(folder, store.definitions, clock=clock)
-    return made
-
-
-def mqtt_settings(config: GatewayConfig) -> MqttSettings | None:
-    """The broker, where one is configured."""
-    section = config.mqtt
-    if section is None:
-        return None
-    return MqttSettings(
-        host=section.host,
-        port=section.port,
-        client_id=section.client_id or f"o3-{config.gateway.id}",
-        prefix=section.topic_prefix,
-        accept_requests=section.requests,
-    )
+    counted = frozenset(d.id for c in config.channel for d in c.device if d.liveness_tag is not None)
+    return FieldSide(channels, sinks, owners, counted)
 
 
 def _endpoint(channel: Channel) -> ModbusEndpoint:

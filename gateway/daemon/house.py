@@ -17,8 +17,10 @@ from gateway.core.tagstore import TagStore
 from gateway.daemon.access import Access
 from gateway.daemon.asks import Asks
 from gateway.daemon.binding import Bindings
+from gateway.daemon.broker import mqtt_settings, wide_integers
 from gateway.daemon.certifying import Certifier
-from gateway.daemon.fieldside import field_side, make_engines, mqtt_settings
+from gateway.daemon.engines import make_engines
+from gateway.daemon.fieldside import field_side
 from gateway.daemon.modes import Modes
 from gateway.daemon.northbound import northbound_services
 from gateway.daemon.overview import DaemonOverview
@@ -154,7 +156,9 @@ class House:
         self.link = LinkServer(socket_path, asks.answer, self._snapshot, self.access.allowed_uids)
         self.northbound = northbound_services(config, socket_path, clock)
         settings = mqtt_settings(config)
-        self.mqtt = MqttBridge(settings, clock, partial(_decide_for_mqtt, asks)) if settings else None
+        decide = partial(_decide_for_mqtt, asks)
+        wide = wide_integers(self.store.definitions)
+        self.mqtt = MqttBridge(settings, clock, decide, wide_integers=wide) if settings else None
         self.store.observe(self._tag_changed)
 
     def model_digest(self, point: Point) -> str:

@@ -13,6 +13,8 @@ import structlog
 
 from gateway.config.model import GatewayConfig
 from gateway.core.clock import SystemClock
+from gateway.core.errors import ConfigError
+from gateway.daemon.engines import start_engine
 from gateway.daemon.house import House
 from gateway.observability.systemd import sd_notify
 
@@ -57,10 +59,18 @@ async def _start(house: House, stack: contextlib.AsyncExitStack) -> None:
     await house.state.flush()
     await house.audit.append_event("start", "gateway", {"config": config.digest})
     house.modes.recall()
-    async with asyncio.TaskGroup() as starting:
-        starting.create_task(house.pool.start(), name="start-solver")
-        for engine in house.engines.values():
-            starting.create_task(engine.start(), name="start-engine")
+    try:
+        async with asyncio.TaskGroup() as starting:
+            starting.create_task(house.pool.start(), name="start-solver")
+            for name, engine in house.engines.items():
+                starting.create_task(start_engine(config, name, engine), name=f"start-{name}")
+    except BaseExceptionGroup as group:
+        told, others = group.split(ConfigError)
+        if told is None or others is not None:
+            raise
+        raise ConfigError(
+            tuple(str(problem) for problem in told.exceptions)
+        ) from None  # for a person to read
     stack.push_async_callback(house.pool.aclose)
     for engine in house.engines.values():
         stack.push_async_callback(engine.aclose)

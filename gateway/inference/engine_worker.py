@@ -127,10 +127,10 @@ class EngineWorker:
                 "remove `require_cuda` or add a GPU"
             )
             raise InferenceError(message)
-        if self._slowest_ms is not None and reply.decision_ms > self._slowest_ms:
+        if self._slowest_ms is not None and reply.slow_ms > self._slowest_ms:
             message = (
-                f"a decision takes {reply.decision_ms:.1f} ms here, over the {self._slowest_ms:g} ms "
-                "allowed: use a smaller model"
+                f"a decision takes up to {reply.slow_ms:.1f} ms here (median {reply.decision_ms:.1f} ms), "
+                f"over the {self._slowest_ms:g} ms allowed: use a smaller model or a longer deadline"
             )
             raise InferenceError(message)
         return reply

@@ -66,6 +66,7 @@ class Ready(_Message, frozen=True):
     aliased: bool
     incremental_error: float  # incremental against one-shot, relative
     decision_ms: float  # median of a warm decision
+    slow_ms: float  # the slowest of about ten warm ones
     prefill_ms: float  # longest history, from nothing
 
 

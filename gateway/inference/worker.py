@@ -92,6 +92,7 @@ def _load(request: Load, directory: Path, provider: Provider, pages: int) -> tup
         aliased=engine.paged.aliased,
         incremental_error=shown.incremental_error,
         decision_ms=shown.decision_ms,
+        slow_ms=shown.slow_ms,
         prefill_ms=shown.prefill_ms,
     )
 

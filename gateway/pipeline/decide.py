@@ -27,7 +27,7 @@ from gateway.pipeline.point import Point
 from gateway.pipeline.rules import RulesHolder
 from gateway.pipeline.working import Decided, Working, register_values, with_what_if
 
-_PROPOSE_SHARE = 0.6  # of the deadline: what is left must do for check, audit and write
+PROPOSE_SHARE = 0.6  # of the deadline: what is left must do for check, audit and write
 
 
 class Decider:
@@ -136,7 +136,7 @@ class Decider:
             raise InferenceError(msg)
         if point.mode is Mode.ARMED and point.first_write_due and request.what_if is None:
             return register_values(previous, self._store.definitions, by="value_in_force")
-        budget_s = request.deadline.remaining(self._clock) * _PROPOSE_SHARE
+        budget_s = request.deadline.remaining(self._clock) * PROPOSE_SHARE
         deadline = Deadline.after(budget_s, self._clock)
         if request.what_if is not None:
             return await point.proposer.propose_aside(work.snapshot, previous, deadline)

@@ -20,9 +20,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from gateway.config.load import load
 from gateway.core.clock import SystemClock
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue
+from gateway.daemon.broker import mqtt_settings
 from gateway.protocols.mqtt.bridge import MqttBridge
 from gateway.protocols.mqtt.broker import mosquitto_path
 from gateway.protocols.mqtt.settings import MqttSettings, MqttTls
@@ -34,6 +36,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("mosquitto_passwd") is None, reason="mosquitto_passwd is not installed"),
 ]
 
+DEMO = Path(__file__).resolve().parents[2] / "packaging" / "demo"
 PASSWORD = "correct horse"  # noqa: S105 - a test's password
 
 
@@ -192,3 +195,26 @@ async def test_only_the_right_certificates_and_password_get_a_link(tmp_path: Pat
                 assert bridge.statistics().connects == 0, why
                 assert not bridge.health().ok
                 assert PASSWORD not in bridge.health().text
+
+
+async def test_the_same_by_the_keys_of_the_configuration(tmp_path: Path) -> None:
+    trust, port = authority(tmp_path / "trust"), free_port()
+    certificate, key = trust.issue("gateway")
+    for name in ("gateway.toml", "tk1.csv", "binding.csv"):
+        shutil.copy(DEMO / name, tmp_path)
+    secret = tmp_path / "mqtt.password"
+    secret.write_text(f"{PASSWORD}\n")
+    secret.chmod(0o600)
+    file = tmp_path / "gateway.toml"
+    text = file.read_text()
+    section = (
+        f'[mqtt]\nhost = "127.0.0.1"\nport = {port}\nclient_id = "line-3"\nusername = "gateway"\n'
+        f'password_file = "mqtt.password"\n[mqtt.tls]\nca = "{trust.ca_file}"\n'
+        f'certificate = "{certificate}"\nkey = "{key}"\n\n'
+    )
+    file.write_text(text[: text.index("[mqtt]")] + section + text[text.index("[web]") :])
+    settings = mqtt_settings(load(file))
+    assert settings is not None
+    async with strict_broker(port, tmp_path, trust), running(settings) as bridge:
+        await eventually(lambda: bridge.health().ok)
+        assert bridge.statistics().connects == 1
