@@ -24,17 +24,45 @@ class FieldSide:
 
     channels: dict[str, ModbusChannel]
     sinks: dict[str, HandOver]  # by device id
+    devices: dict[TagId, tuple[ModbusChannel, str]]  # channel and device id of every tag
+    counted: frozenset[str]  # ids of devices with a liveness counter
+
+    def not_live(self, point: Point) -> str:
+        """Why a point's devices cannot be known to run their programs now, in words, or "" (S14).
+
+        The device it writes to must have a liveness counter; of those it only reads from, one that is there
+        must move. Every input and status word must be read in one request with its device's counter.
+        """
+        settings = point.settings
+        written = {self.devices[tag][1] for tag in settings.outputs}
+        status = () if settings.status_tag is None else (settings.status_tag,)
+        by_device: dict[str, tuple[ModbusChannel, list[TagId]]] = {}
+        for tag in settings.outputs:
+            channel, device = self.devices[tag]
+            by_device.setdefault(device, (channel, []))
+        for tag in (*settings.inputs, *status, *settings.read_back.values()):
+            channel, device = self.devices[tag]
+            by_device.setdefault(device, (channel, []))[1].append(tag)
+        for device, (channel, tags) in by_device.items():
+            if device not in written | self.counted:
+                continue
+            why = channel.not_live(device, tags)
+            if why:
+                return why
+        return ""
 
 
 def field_side(config: GatewayConfig, store: TagStore, clock: Clock) -> FieldSide:
     """Channels and sinks as configured."""
     channels: dict[str, ModbusChannel] = {}
     sinks: dict[str, HandOver] = {}
+    owners: dict[TagId, tuple[ModbusChannel, str]] = {}
     for channel in config.channel:
         devices = tuple(_device(device) for device in channel.device)
         link = ModbusChannel(channel.id, _endpoint(channel), devices, store, clock)
         channels[channel.id] = link
         for device in channel.device:
+            owners |= {TagId(row.id): (link, device.id) for row in device.tags}
             if device.hand_over is not None:
                 block = device.hand_over
                 sinks[device.id] = HandOver(

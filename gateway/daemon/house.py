@@ -100,8 +100,8 @@ class House:
             bindings=self.bindings,
             taken_over=self.take_over.why_not,
         )
-        self.rearm = Rearming(
         self.recheck = Rechecking(config.solver.recheck_share, self.pool.sources, self.modes)
+        self.rearm = Rearming(
             config=config,
             clock=clock,
             points=self.points,
@@ -177,13 +177,13 @@ class House:
         proposer = self.engines[configured.model].for_point(configured.id)
         return Point(settings, proposer, self._sink(name))
 
-    def _sink(self, point: str) -> HandOver:
     def _decided(self, point: Point, record: DecisionRecord, why: str) -> None:
         """Called twice at most: when the record is durable, and when its write has an outcome."""
         if record.write_outcome is None:
             self.recheck.look(point, record)
         self.reporter.decided(point, record, why)
 
+    def _sink(self, point: str) -> HandOver:
         _, device = self.config.device_of(self.config.point(point).outputs[0])
         return self.field.sinks[device.id]
 
@@ -208,8 +208,8 @@ class House:
             "solver": self.pool.statistics,
             "audit": self.audit.statistics,
             "internal": self._link_statistics,
-            "mqtt": lambda: self.mqtt.statistics() if self.mqtt is not None else {},
             "recheck": self.recheck.statistics,
+            "mqtt": lambda: self.mqtt.statistics() if self.mqtt is not None else {},
             **{f"channel_{name}": link.statistics for name, link in self.field.channels.items()},
             **{f"engine_{name}": engine.statistics for name, engine in self.engines.items()},
             **{f"point_{name}": lane.statistics for name, lane in self.lanes.items()},
