@@ -222,9 +222,42 @@ class CheckRequest:
     may_repair: bool = True
 
 
+_ULPS = 1e-14  # more than the rounding of one line between two corners
+
+
+@dataclass(frozen=True, slots=True)
+class ProvedBand:
+    """Where one input's readings may lie while a proof lasts (S17).
+
+    Each corner is seconds after `CheckRequest.taken_at`, least and greatest reading, in rising time; between
+    corners straight lines hold. Already widened by the reading's error: a reading outside contradicts what
+    the proof assumed. Numbers are rounded outward.
+    """
+
+    corners: tuple[tuple[float, float, float], ...]
+
+    def at(self, seconds: float) -> tuple[float, float] | None:
+        """Least and greatest reading at that time after acquisition, None where the proof does not reach."""
+        if not self.corners or not self.corners[0][0] <= seconds <= self.corners[-1][0]:
+            return None
+        before = self.corners[0]
+        for corner in self.corners:
+            if seconds <= corner[0]:
+                break
+            before = corner
+        length = corner[0] - before[0]
+        share = (seconds - before[0]) / length if length > 0 else 0.0
+        low = before[1] + (corner[1] - before[1]) * share
+        high = before[2] + (corner[2] - before[2]) * share
+        return low - _ULPS * abs(low), high + _ULPS * abs(high)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What the checker says of one proposal under one rule set."""
+    """What the checker says of one proposal under one rule set.
+
+    `proved` follows from the request alone, so it is no part of what is recorded or compared.
+    """
 
     verdict: Verdict
     findings: tuple[Finding, ...]
@@ -233,6 +266,7 @@ class CheckResult:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     proposal: Proposal | None = None  # the repaired proposal, where the verdict is `repaired`
     recovery: bool = False  # S9: only the backup may be written
+    proved: Mapping[TagId, ProvedBand] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,7 @@ class House:
             rules=self.rules,
             link_session=self._link_session,
             writes_stopped=lambda: self.state.writes_stopped,
+            not_live=self.field.not_live,
         )
         self.points = {PointId(p.id): self._point(p.id) for p in config.decision_point}
         self.read_back = ReadBack(self.points, self.store, self.writer, clock)

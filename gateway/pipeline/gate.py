@@ -22,6 +22,8 @@ class GateFacts:
     generation_used: int
     generation_now: int
     unusable_input: str  # an input whose newest sample is not plain Good, "" when all are
+    outside_proof: str  # which newest sample contradicts what the check proved, in words; "" when none does
+    not_live: str  # why the device cannot be known to run its program (S14), in words; "" when it is
     previous_used: dict[TagId, tuple[Fraction, ...]]
     previous_now: dict[TagId, tuple[Fraction, ...]]
 
@@ -42,7 +44,9 @@ def gate(facts: GateFacts) -> str:
             facts.generation_used != facts.generation_now,
             f"rule set {facts.generation_now} came into force after the check under {facts.generation_used}",
         ),
+        (bool(facts.not_live), facts.not_live),
         (bool(facts.unusable_input), f"the newest sample of `{facts.unusable_input}` is not Good"),
+        (bool(facts.outside_proof), facts.outside_proof),
         (bool(moved), f"the value in force of `{moved}` changed since the check"),
     )
     return next((why for closed, why in closed_by if closed), "")

@@ -33,16 +33,18 @@ def not_armable(
     why = rules.unusable_for(settings.required_modules) or rules.not_armable
     if why:
         return why
-    for tag in settings.inputs:
-        if not store[tag].status.is_plain_good:
-            return f"input `{tag}` is {store[tag].status.name}"
-    why = writer.not_live(point)
+    why = _bad_input(point, store) or writer.not_live(point)
     if why:
         return why
     if not writer.status_bit(point, settings.remote_bit):
         return "the PLC is in local: switch it to remote"
     unknown = next((t for t, h in point.histories.items() if not h.known), None)
     return f"the value in force of `{unknown}` is not known yet" if unknown else ""
+
+
+def _bad_input(point: Point, store: TagStore) -> str:
+    bad = next((t for t in point.settings.inputs if not store[t].status.is_plain_good), None)
+    return f"input `{bad}` is {store[bad].status.name}" if bad is not None else ""
 
 
 def not_rearmable(rules: RulesInForce, before: ArmedBefore, model_digest: str) -> str:

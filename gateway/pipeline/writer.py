@@ -9,6 +9,7 @@ from gateway.core.decision import DecisionRecord, Mode, WriteOutcome
 from gateway.core.tagstore import TagStore
 from gateway.pipeline.gate import GateFacts, gate
 from gateway.pipeline.point import Point
+from gateway.pipeline.proved import outside_proof
 from gateway.pipeline.rules import RulesHolder
 from gateway.pipeline.working import Decided, Working
 
@@ -26,9 +27,12 @@ class SetpointWriter:
         rules: RulesHolder,
         link_session: Callable[[], int],
         writes_stopped: Callable[[], bool],
+        not_live: Callable[[Point], str],
     ) -> None:
+        """`not_live` says why a point's devices cannot be known to run their programs now, or "" (S14)."""
         self._clock, self._store, self._rules = clock, store, rules
         self._link_session, self._writes_stopped = link_session, writes_stopped
+        self._not_live = not_live
 
     async def carry_out(self, decided: Decided) -> tuple[WriteOutcome | None, str]:
         """Outcome and reason; outcome None where nothing was to be written.
@@ -69,10 +73,15 @@ class SetpointWriter:
         value = self._store[point.settings.status_tag]
         return value.status.is_plain_good and bool(int(value.value or 0) >> bit & 1)
 
+    def not_live(self, point: Point) -> str:
+        """Why the point's devices cannot be known to run their programs now, in words, or ""."""
+        return self._not_live(point)
+
     def _gate(self, work: Working, record: DecisionRecord) -> str:
         """The last gate with the facts of this instant; an open gate marks the outputs {before, after}."""
         now = self._clock.monotonic()
         point = work.point
+        newest = {tag: self._store[tag] for tag in point.settings.inputs}
         facts = GateFacts(
             writes_stopped=self._writes_stopped(),
             mode=point.mode,
@@ -82,9 +91,9 @@ class SetpointWriter:
             session_now=self._link_session(),
             generation_used=record.generation,
             generation_now=self._rules.current.generation,
-            unusable_input=next(
-                (t for t in point.settings.inputs if not self._store[t].status.is_plain_good), ""
-            ),
+            unusable_input=next((t for t, v in newest.items() if not v.status.is_plain_good), ""),
+            outside_proof=outside_proof(work.checks[-1], newest, self._store.definitions),
+            not_live=self._not_live(point),
             previous_used=work.previous,
             previous_now=point.values_in_force(),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
@@ -18,11 +18,12 @@ from gateway.core.decision import (
     Undetermined,
     Verdict,
 )
-from gateway.core.ports import CheckRequest, StateSet
+from gateway.core.ports import CheckRequest, ProvedBand, StateSet
 from gateway.core.tag import TagId
 from gateway.solver import backup, repair
 from gateway.solver.judge import Judge, Judgement, Prepared
 from gateway.solver.predict import Facts, UnusableError, observe
+from gateway.solver.proved import proved_bands
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.terms import Budget
 
@@ -48,9 +49,11 @@ class Checks:
         started = time.perf_counter()
         timings: dict[str, float] = {}
         facts: Facts | None = None
+        proved: Mapping[TagId, ProvedBand] = {}
         try:
             facts = observe(self.rules, request)
             timings["observe"] = (time.perf_counter() - started) * _MILLI
+            proved = proved_bands(self.rules, facts, millis_up(request.effect_delay_s))
             prepared = self._prepared(request.hold_s, request.effect_delay_s)
             if request.proposal is None:
                 result = self._backup(prepared, facts, request)
@@ -61,7 +64,7 @@ class Checks:
             result = self._result(request, Undetermined(str(exc)), ())
         timings["check"] = (time.perf_counter() - started) * _MILLI
         state = facts.state_set(request.taken_at) if facts is not None else None
-        return replace(result, timings_ms=timings), state
+        return replace(result, timings_ms=timings, proved=proved), state
 
     def _prepared(self, hold_s: float, effect_delay_s: float) -> Prepared:
         return self._judge.prepare(millis_up(effect_delay_s), millis_up(hold_s))

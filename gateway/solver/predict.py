@@ -36,6 +36,8 @@ class Facts:
     ]  # value, seconds since it ceased (rounded down)
     held: Mapping[str, Fraction]
     carried_used: bool
+    read: Mapping[str, Interval]  # where each measured variable may have been since its own reading
+    age: Fraction  # of the oldest reading, seconds
 
     def state_set(self, at: float) -> StateSet:
         """What to carry into the next check."""
@@ -67,11 +69,11 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
             variable, request.inputs[variable.tag], ages[variable.tag], skew, rules
         )
     since = {tag: _hull(values) for tag, values in old.items()}
-    now = {
-        tag: _forward(rules, measured, since, ages[tag])[tag] if tag in rules.forms else interval
+    fresh = {
+        tag: forward(rules, measured, since, ages[tag])[tag] if tag in rules.forms else interval
         for tag, interval in measured.items()
     }
-    now, used = _with_carried(rules, request, now)
+    now, used = _with_carried(rules, request, fresh)
     return Facts(
         now={tag: _short(interval) for tag, interval in now.items()},
         old=old,
@@ -81,6 +83,8 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
         },
         held={str(v.tag): micros_down(request.held_s.get(v.tag, 0.0)) for v in rules.actions},
         carried_used=used,
+        read={tag: _hull((*interval, *fresh[tag])) for tag, interval in measured.items()},
+        age=max(ages.values(), default=Fraction(0)),
     )
 
 
@@ -104,6 +108,34 @@ def rates(rules: RuleSet, facts: Facts, tag: str, value: Fraction) -> Interval:
     step = rules.modules[0].step
     found = [(value - old) / max(step, ago + step) for old, ago in facts.history[tag]]
     return min(found), max(found)
+
+
+def reading_error(variable: Variable) -> Fraction:
+    """How far a reading may lie from the truth: its stated error, and half a count of a real (S4)."""
+    half_a_count = abs(variable.definition.scale) / 2 if variable.sort == "real" else Fraction(0)
+    return variable.error + half_a_count
+
+
+def forward(
+    rules: RuleSet, start: Mapping[str, Interval], acting: Mapping[str, Interval], seconds: Fraction
+) -> dict[str, Interval]:
+    """Where every measured variable may be later, any of `acting` being in force at any time."""
+    state = dict(start)
+    step = rules.modules[0].step
+    left = seconds
+    while left > 0:
+        part = min(left, step)
+        left -= part
+        during: dict[str, Interval] = {**rules.disturbances, **acting, **state}
+        after: dict[str, Interval] = {}
+        for variable in rules.measured:
+            tag = str(variable.tag)
+            if tag not in rules.forms:
+                after[tag] = during[tag] = _grown(variable, state[tag], part)
+        for tag, form in rules.forms.items():
+            after[tag] = _range(_partly(form, tag, part / step), during)
+        state = after
+    return state
 
 
 def _symbol(  # noqa: PLR0911  one return for each kind of symbol
@@ -183,9 +215,7 @@ def _skew(rules: RuleSet, inputs: Mapping[TagId, TagValue]) -> Fraction:
 def _reading(variable: Variable, sample: TagValue, age: Fraction, skew: Fraction, rules: RuleSet) -> Interval:
     value = _number(variable, sample)
     low_limit, high_limit = variable.range
-    error = variable.error
-    if variable.sort == "real":
-        error += abs(variable.definition.scale) / 2  # half a count (S4)
+    error = reading_error(variable)
     low, high = value - error, value + error
     if low < low_limit or high > high_limit:
         shown = f"{float(low):g} to {float(high):g} {variable.unit}".strip()
@@ -244,7 +274,7 @@ def _with_carried(
         )
         for v in rules.actions
     }
-    predicted = _forward(rules, start, since, micros_up(gap))
+    predicted = forward(rules, start, since, micros_up(gap))
     met: dict[str, Interval] = {}
     for tag, (low, high) in now.items():
         before = predicted[tag]
@@ -256,28 +286,6 @@ def _with_carried(
             )
             raise UnusableError(msg)
     return met, True
-
-
-def _forward(
-    rules: RuleSet, start: Mapping[str, Interval], acting: Mapping[str, Interval], seconds: Fraction
-) -> dict[str, Interval]:
-    """Where every measured variable may be later, any of `acting` being in force at any time."""
-    state = dict(start)
-    step = rules.modules[0].step
-    left = seconds
-    while left > 0:
-        part = min(left, step)
-        left -= part
-        during: dict[str, Interval] = {**rules.disturbances, **acting, **state}
-        after: dict[str, Interval] = {}
-        for variable in rules.measured:
-            tag = str(variable.tag)
-            if tag not in rules.forms:
-                after[tag] = during[tag] = _grown(variable, state[tag], part)
-        for tag, form in rules.forms.items():
-            after[tag] = _range(_partly(form, tag, part / step), during)
-        state = after
-    return state
 
 
 def _partly(form: Affine, name: str, part: Fraction) -> Affine:

@@ -21,8 +21,8 @@ from gateway.core.decision import (
     Verdict,
     Violated,
 )
-from gateway.core.ports import CheckRequest, StateSet
-from gateway.core.tag import TagDefinition
+from gateway.core.ports import CheckRequest, ProvedBand, StateSet
+from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.ruleset import RuleSet
 
 
@@ -101,6 +101,7 @@ class Checked(msgspec.Struct, tag=True, frozen=True):
     timings_ms: dict[str, float]
     proposal: Proposal | None
     recovery: bool
+    proved: dict[TagId, ProvedBand]
     state: StateSet | None
 
 
@@ -156,6 +157,7 @@ def checked(result: CheckResult, state: StateSet | None) -> Checked:
         timings_ms=dict(result.timings_ms),
         proposal=result.proposal,
         recovery=result.recovery,
+        proved=dict(result.proved),
         state=state,
     )
 
@@ -189,6 +191,7 @@ def result(found: Checked) -> tuple[CheckResult, StateSet | None]:
         timings_ms=found.timings_ms,
         proposal=found.proposal,
         recovery=found.recovery,
+        proved=found.proved,
     )
     return back, found.state
 

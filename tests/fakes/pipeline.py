@@ -162,6 +162,7 @@ class House:
         self.checker = LimitChecker(self.rules)
         self.session = 1
         self.stopped = False
+        self.not_live = ""
         self.point = Point(
             PointSettings(
                 id=PointId("tank"),
@@ -208,6 +209,7 @@ class House:
             rules=self.rules,
             link_session=lambda: self.session,
             writes_stopped=lambda: self.stopped,
+            not_live=lambda _point: self.not_live,
         )
         self.reports: list[tuple[DecisionRecord, str]] = []
         self.lane = Lane(

@@ -114,3 +114,18 @@ def test_a_device_whose_parts_do_not_fit_together_is_refused() -> None:
     clock = FakeClock()
     with pytest.raises(ValueError, match="does not know `A`"):
         ModbusChannel("c", ModbusEndpoint(host="h"), [device], TagStore([], clock), clock)
+
+
+def test_s14_a_counter_moves_only_while_it_was_seen_to_within_the_limit() -> None:
+    watch = LivenessWatch(limit_s=1.0)
+
+    watch.saw(5, 0.0)
+    assert not watch.moving(0.0)
+    watch.saw(6, 0.5)
+    assert watch.moving(1.5)
+    assert not watch.moving(1.6), "nobody read it since, so its last status is no evidence"
+    watch.saw(6, 1.4)
+    assert not watch.moving(1.6)
+    watch.saw(7, 1.7)
+    watch.restart()
+    assert not watch.moving(1.7)

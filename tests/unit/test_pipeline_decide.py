@@ -8,7 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
+
+from gateway.core.clock import Deadline
 from gateway.core.decision import (
+    CheckResult,
     DecisionRecord,
     Mode,
     Permitted,
@@ -18,7 +22,7 @@ from gateway.core.decision import (
     WriteOutcome,
 )
 from gateway.core.errors import InferenceError, WorkerLostError
-from gateway.core.ports import CheckRequest
+from gateway.core.ports import CheckRequest, ProvedBand, StateSet
 from gateway.core.quality import StatusCode
 from gateway.pipeline.lane import Ordered
 from gateway.pipeline.rules import RulesInForce
@@ -268,3 +272,65 @@ async def test_a_point_that_is_off_rejects() -> None:
     house = House()
     house.point.mode = Mode.OFF
     assert await house.lane.request(ASK) == Rejected("the decision point is off")
+
+
+def _covers(house: House, low: float, high: float) -> None:
+    """Every check from now on proves the level between two readings for a tenth of a second."""
+    check = house.checker.check
+
+    async def proving(request: CheckRequest, deadline: Deadline) -> tuple[CheckResult, StateSet | None]:
+        result, state = await check(request, deadline)
+        return replace(result, proved={LEVEL: ProvedBand(((0.0, low, high), (0.1, low, high)))}), state
+
+    house.checker.check = proving  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(("level", "written"), [(2.04, 1), (2.06, 0)])
+async def test_s17_a_newer_sample_outside_what_the_check_proved_closes_the_gate(
+    level: float, written: int
+) -> None:
+    house = House()
+    _covers(house, 1.95, 2.05)
+
+    def newer() -> None:
+        house.clock.advance(0.02)
+        house.sample(LEVEL, level)
+
+    house.sink.before_gate = newer
+    record = await decided(house)
+    assert len(house.sink.written) == written
+    if not written:
+        assert record.write_outcome is WriteOutcome.REFUSED
+        why = house.reports[-1][1]
+        assert why == (
+            "broken assumption: `LT` now reads 2.06 m, and the check proved it between 1.95 m and 2.05 m "
+            "for that moment"
+        )
+
+
+async def test_s17_what_a_fallback_writes_stands_on_the_fallbacks_own_check() -> None:
+    house = House(fallback=("backup",))
+    house.checker.limit = 45
+    _covers(house, 1.95, 2.05)
+
+    def newer() -> None:
+        house.clock.advance(0.02)
+        house.sample(LEVEL, 1.9)
+
+    house.sink.before_gate = newer
+    record = await decided(house)
+    assert record.written_by == "backup"
+    assert "`LT` now reads 1.9 m" in house.sink.gates[0]
+
+
+async def test_s14_nothing_is_written_once_the_device_no_longer_proves_that_it_runs() -> None:
+    house = House()
+
+    def freeze() -> None:
+        house.not_live = "the liveness counter `LIVE` was not seen to move"
+
+    house.sink.before_gate = freeze
+    record = await decided(house)
+    assert record.write_outcome is WriteOutcome.REFUSED
+    assert house.sink.gates == ["the liveness counter `LIVE` was not seen to move"]
+    assert house.point.previous() == {PUMP: Fraction(40)}

@@ -20,6 +20,8 @@ OPEN = GateFacts(
     generation_used=7,
     generation_now=7,
     unusable_input="",
+    outside_proof="",
+    not_live="",
     previous_used={PUMP: (Fraction(40),)},
     previous_now={PUMP: (Fraction(40),)},
 )
@@ -40,6 +42,8 @@ def test_every_single_fact_closes_it_with_its_own_words() -> None:
         (replace(OPEN, session_now=4), "renewed"),
         (replace(OPEN, generation_now=8), "rule set 8 came into force after the check under 7"),
         (replace(OPEN, unusable_input="LT"), "`LT` is not Good"),
+        (replace(OPEN, outside_proof="`LT` now reads 3 m"), "`LT` now reads 3 m"),
+        (replace(OPEN, not_live="the counter stands still"), "the counter stands still"),
         (replace(OPEN, previous_now={PUMP: (Fraction(41),)}), "`P.SP` changed"),
         (replace(OPEN, previous_now={PUMP: (Fraction(50), Fraction(40))}), "`P.SP` changed"),
         (replace(OPEN, previous_now={}), "`P.SP` changed"),

@@ -56,6 +56,10 @@ def _bad_input(house: House) -> None:
     house.sample(LEVEL, 2.0, StatusCode.Bad)
 
 
+def _frozen(house: House) -> None:
+    house.not_live = "the liveness counter `LIVE` was not seen to move"
+
+
 def _local(house: House) -> None:
     house.sample(STATUS, 0)
 
@@ -76,6 +80,7 @@ def _unread(house: House) -> None:
         (_empty_rules, "empty rule set permits nothing"),
         (_unproved, "safe set of `tank` is not proved"),
         (_bad_input, "`LT` is Bad"),
+        (_frozen, "`LIVE` was not seen to move"),
         (_local, "local"),
         (_silent_plc, "local"),
         (_unread, "value in force of `P.SP` is not known"),

@@ -149,6 +149,13 @@ class ModbusChannel:
         """Tags read in one request with their device's liveness counter: what a write may rest on (S14)."""
         return frozenset().union(*(reader.vouched() for reader in self._readers.values()))
 
+    def not_live(self, device: str, tags: Iterable[TagId]) -> str:
+        """Why a device cannot be known to run its program now, in words, or "" (S14).
+
+        `tags` are those of it that a decision rests on. Raises `KeyError` for a device of another channel.
+        """
+        return self._readers[device].not_live(tags)
+
     def statistics(self) -> ModbusStatistics:
         """Counters since start, and how things stand."""
         now, counted, readers = self._clock.monotonic(), self._counters, self._readers.values()

@@ -34,6 +34,11 @@ class LivenessWatch:
             self.status = StatusCode.Good if self.proved else StatusCode.UncertainInitialValue
         return self.status
 
+    def moving(self, now: float) -> bool:
+        """Whether the counter was seen to move, last within the limit before `now`."""
+        stands_since = self._stands_since
+        return self.proved and stands_since is not None and now - stands_since <= self._limit_s
+
     def restart(self) -> None:
         """A new connection, perhaps to another program: what was seen before proves nothing."""
         self._last = self._stands_since = None

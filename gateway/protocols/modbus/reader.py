@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import structlog
 
 from gateway.core.clock import Clock
@@ -40,6 +42,7 @@ class DeviceReader:
         self._learned = Learned()
         self._back_off = BackOff(endpoint.back_off_first_s, endpoint.back_off_cap_s)
         self._plans = {group: self._plan(group) for group in device.poll_groups}
+        self._vouched = self._beside_the_counter()
         self._log = structlog.get_logger().bind(component="modbus", device=device.id)
 
     @property
@@ -49,12 +52,28 @@ class DeviceReader:
 
     def vouched(self) -> frozenset[TagId]:
         """Tags read in the liveness counter's own request (S14)."""
-        return frozenset(
-            TagId(item.key)
-            for blocks in self._plans.values()
-            for block in blocks
-            if any(item.key == self.device.liveness_tag for item in block.items)
-            for item in block.items
+        return self._vouched
+
+    def not_live(self, tags: Iterable[TagId]) -> str:
+        """Why the device cannot be known to run its program now, in words; "" when its counter says so (S14).
+
+        `tags` are those of this device that a decision rests on: each must come with the counter.
+        """
+        counter, device = self.device.liveness_tag, self.device.id
+        if self.liveness is None or counter is None:
+            return f"device `{device}` has no liveness counter: configure its `liveness_tag`"
+        if not self.liveness.moving(self._clock.monotonic()):
+            limit = f"{self.device.liveness_limit_s:g} s"
+            return (
+                f"the liveness counter `{counter}` of device `{device}` was not seen to move within {limit}: "
+                "its program may stand still"
+            )
+        apart = next((tag for tag in tags if tag not in self._vouched), None)
+        return (
+            f"`{apart}` is not read in one request with `{counter}`, the liveness counter of `{device}`: "
+            "give it the counter's poll group, and an address near by"
+            if apart is not None
+            else ""
         )
 
     async def poll(self, link: ModbusLink, group: str) -> None:
@@ -90,6 +109,16 @@ class DeviceReader:
     def _learn(self, learned: Learned) -> None:
         self._learned = learned
         self._plans = {group: self._plan(group) for group in self.device.poll_groups}
+        self._vouched = self._beside_the_counter()
+
+    def _beside_the_counter(self) -> frozenset[TagId]:
+        return frozenset(
+            TagId(item.key)
+            for blocks in self._plans.values()
+            for block in blocks
+            if any(item.key == self.device.liveness_tag for item in block.items)
+            for item in block.items
+        )
 
     def _plan(self, group: str) -> tuple[Block, ...]:
         items = [tag.item() for tag in self.device.tags if tag.poll_group == group]
