@@ -63,6 +63,8 @@ class Mirror:
         self._gateway = points.Objects(space, _GATEWAY, root, points.GATEWAY_FIELDS)
         self._gateway.attach(_GATEWAY, space.object(_GATEWAY, root, _GATEWAY))
         self._events = Events(space, self._iserver)
+        for name, offer in self._requests.modules(node_id("ConstraintModules")).items():
+            self._offer(f"Methods/ConstraintModules/{name}", name, offer)  # a module may be called Load
         self._offer("Alarms/Acknowledge", "Acknowledge", self._requests.acknowledge(node_id("Alarms")))
 
     def _objects(self, root: ua.NodeId, folder: str, fields: tuple[points.Field, ...]) -> points.Objects:

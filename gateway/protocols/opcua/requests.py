@@ -13,6 +13,7 @@ from gateway.core.errors import LinkBrokenError
 from gateway.link.messages import Answer
 from gateway.protocols.opcua.access import GatewayUser
 from gateway.protocols.opcua.methods import Method, MethodRefusedError, Parameter
+from gateway.protocols.opcua.modules import module_methods
 
 _STRING, _DOUBLE = ua.VariantType.String, ua.VariantType.Double
 _LONGEST_MS = 60_000.0
@@ -87,6 +88,10 @@ class Requests:
 
         inputs = (Parameter("Mode", _STRING, ", ".join(_MODES)),)
         return Method(object_id=node, role="engineer", inputs=inputs, outputs=(), run=run), "Sets the mode"
+
+    def modules(self, folder: ua.NodeId) -> dict[str, Offer]:
+        """Methods of the folder of constraint modules, by name."""
+        return module_methods(folder, self._ask)
 
     def acknowledge(self, node: ua.NodeId) -> Offer:
         """Acknowledge: a person has seen a standing alarm."""
