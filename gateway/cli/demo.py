@@ -282,6 +282,7 @@ def _panel(config: GatewayConfig, password: str, *, mqtt: bool) -> Panel:
         f"  cp docs/examples/lower-level-limit.json {watched}/",
         f"  rm {watched}/lower-level-limit.json",
         f"  {o3ctl} runtime approve lower-level-limit",
+        "    (in the field by another account than the one that took it out)",
         "Ctrl-C stops everything.",
     ]
     return Panel("\n".join(lines), title="O3 edge gateway demo", expand=False, highlight=False)
