@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import binding, certificate, runtime
+from gateway.cli import auditing, binding, certificate, runtime
 from gateway.cli.options import AsJson, Point, Socket, named_before_the_verb
 from gateway.cli.options import operator as _operator
 
@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(runtime.app)
 app.add_typer(binding.app)
+app.add_typer(auditing.app)
 app.add_typer(certificate.app)
 
 

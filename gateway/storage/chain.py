@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from gateway.core.errors import StorageError
 from gateway.storage.codec import canonical, parsed
 
 GENESIS = bytes(32)
+_SAID_EVERY = 500  # rows
 _APPLICATION_ID = 0x4F334155  # "O3AU"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS audit (
@@ -140,8 +141,16 @@ def append_rows(connection: sqlite3.Connection, rows: list[AuditRow]) -> list[St
     return refusals
 
 
-def verify(connection: sqlite3.Connection) -> ChainReport:
-    """Walk the whole chain in row order; stops at the first row that is not as it was appended."""
+def row_count(connection: sqlite3.Connection) -> int:
+    """Rows the log holds."""
+    return int(connection.execute("SELECT count(*) FROM audit").fetchone()[0])
+
+
+def verify(connection: sqlite3.Connection, seen: Callable[[int], None] = lambda _count: None) -> ChainReport:
+    """Walk the whole chain in row order; stops at the first row that is not as it was appended.
+
+    `seen` hears now and then how many rows were walked.
+    """
     digest, count = GENESIS, 0
     for sequence, kind, decision, point, body, stored in _walk(connection):
         digest = hashlib.sha256(digest + body).digest()
@@ -155,6 +164,9 @@ def verify(connection: sqlite3.Connection) -> ChainReport:
         if problem:
             return ChainReport(rows=count, head=digest.hex(), broken_at=count + 1, problem=problem)
         count += 1
+        if count % _SAID_EVERY == 0:
+            seen(count)
+    seen(count)
     return ChainReport(rows=count, head=digest.hex())
 
 
