@@ -182,10 +182,17 @@ class StateInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSet:
-    """What the last check knew of the plant's state (S2), by tag id, at `at` s monotonic."""
+    """What the last check knew of the plant's state (S2), by tag id, at `at` s monotonic.
+
+    `since`: by row of checks (`MODULE/condition`), since which monotonic instant the condition has surely and
+    has possibly held in every check; None: it does not. A row without an entry may have held for ever.
+    `earlier`: what checks before, no more than about one step old, showed of variables asked for by `prev`.
+    """
 
     at: float
     intervals: Mapping[str, StateInterval]
+    since: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    earlier: tuple[StateSet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class TagDefinition:
     raw_range: tuple[int, int] | None = None  # counts; None for floating point and text
     scale: Fraction = Fraction(1)
     offset: Fraction = Fraction(0)
+    deadband: Fraction = Fraction(0)  # a change the source may keep to itself
     writable: bool = False
     protected: bool = False  # unwritable by any path (S22)
 

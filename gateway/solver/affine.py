@@ -1,4 +1,7 @@
-"""Exact affine forms, and the truth values built from them: the meeting point of condensing and encoding."""
+"""Exact forms of degree one and two, and the truth values built from them.
+
+Here condensing and encoding meet. `Affine` is the common case and carries nothing of the other.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,81 @@ class Affine:
         """The value at one point."""
         return self.constant + sum((c * point[n] for n, c in self.terms.items()), Fraction(0))
 
+    @property
+    def symbols(self) -> frozenset[str]:
+        """Every symbol that occurs."""
+        return frozenset(self.terms)
+
+
+Pair = tuple[str, str]  # in alphabetical order; twice the same for a square
+
+
+@dataclass(frozen=True, slots=True)
+class Quadratic:
+    """An affine form plus a sum of coefficient times product of two symbols, at least one and none zero."""
+
+    linear: Affine
+    products: Mapping[Pair, Fraction]
+
+    def times(self, factor: Fraction) -> Form:
+        """The multiple."""
+        if not factor:
+            return Affine()
+        return Quadratic(self.linear.times(factor), {p: c * factor for p, c in self.products.items()})
+
+    def substituted(self, values: Callable[[str], Affine]) -> Form:
+        """The same form with every symbol replaced by an affine form."""
+        total: Form = self.linear.substituted(values)
+        for (first, second), factor in self.products.items():
+            total = added(total, multiplied(values(first), values(second)).times(factor))
+        return total
+
+    def at(self, point: Mapping[str, Fraction]) -> Fraction:
+        """The value at one point."""
+        products = (c * point[a] * point[b] for (a, b), c in self.products.items())
+        return self.linear.at(point) + sum(products, Fraction(0))
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """Every symbol that occurs."""
+        return self.linear.symbols.union(*self.products)
+
+
+Form = Affine | Quadratic
+
+
+def added(left: Form, right: Form) -> Form:
+    """The sum of two forms."""
+    if isinstance(left, Affine) and isinstance(right, Affine):
+        return left.plus(right)
+    (first, ours), (second, theirs) = _split(left), _split(right)
+    products = dict(ours)
+    for pair, factor in theirs.items():
+        products[pair] = products.get(pair, Fraction(0)) + factor
+    return _joined(first.plus(second), products)
+
+
+def multiplied(left: Affine, right: Affine) -> Form:
+    """The product of two affine forms."""
+    linear = left.times(right.constant).plus(
+        Affine(Fraction(0), right.terms).times(left.constant) if right.terms else Affine()
+    )
+    products: dict[Pair, Fraction] = {}
+    for a, x in left.terms.items():
+        for b, y in right.terms.items():
+            pair = (a, b) if a <= b else (b, a)
+            products[pair] = products.get(pair, Fraction(0)) + x * y
+    return _joined(linear, products)
+
+
+def _split(form: Form) -> tuple[Affine, Mapping[Pair, Fraction]]:
+    return (form.linear, form.products) if isinstance(form, Quadratic) else (form, {})
+
+
+def _joined(linear: Affine, products: Mapping[Pair, Fraction]) -> Form:
+    kept = {pair: factor for pair, factor in products.items() if factor}
+    return Quadratic(linear, kept) if kept else linear
+
 
 def symbol(name: str) -> Affine:
     """The form that is one symbol."""
@@ -52,7 +130,7 @@ def symbol(name: str) -> Affine:
 class Atom:
     """`form <= 0`, or `form < 0` where `strict`."""
 
-    form: Affine
+    form: Form
     strict: bool = False
 
 
@@ -95,10 +173,10 @@ def atoms(formula: Formula) -> Iterable[Atom]:
 
 def symbols(formula: Formula) -> frozenset[str]:
     """Every symbol that occurs."""
-    return frozenset(name for atom in atoms(formula) for name in atom.form.terms)
+    return frozenset().union(*(atom.form.symbols for atom in atoms(formula)))
 
 
-def mapped(formula: Formula, change: Callable[[Affine], Affine]) -> Formula:
+def mapped(formula: Formula, change: Callable[[Form], Form]) -> Formula:
     """The same shape with every form changed."""
     match formula:
         case Atom(form, strict):

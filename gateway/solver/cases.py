@@ -11,9 +11,10 @@ from gateway.solver.evaluate import truth
 from gateway.solver.expressions import Report
 from gateway.solver.module import Case, Module, Variable
 from gateway.solver.schema import CaseShape, seconds
-from gateway.solver.syntax import Connective
+from gateway.solver.syntax import Connective, For, references, timed
 
 _HELD = "_for"
+_EVER = Fraction(10**9)  # seconds; longer than any duration in a rule
 
 
 def compile_case(
@@ -21,33 +22,91 @@ def compile_case(
 ) -> Case | None:
     """The case, or None with its problems reported."""
     before = len(report.found)
-    given = {name: Fraction(value) for name, value in shape.given.items() if name in variables}
-    for name in shape.given.keys() - variables.keys():
-        report.key(node, (*loc, "given", name), f"`{name}` is not a variable{nearest(name, variables)}")
+    reader = _Reader(node, loc, variables, report)
+    given = reader.values("given", shape.given)
     missing = variables.keys() - shape.given.keys()
     if missing:
         report.add(node.get((*loc, "given")), f"the case gives no value for `{min(missing)}`")
-    previous: dict[str, Fraction] = {}
-    held: dict[str, Fraction] = {}
-    for name, value in shape.previous.items():
+    held = {name: value for name, value in shape.held.items() if reader.measured("held", name)}
+    times = {n: v for n, v in shape.previous.items() if n not in variables and n.endswith(_HELD)}
+    previous = reader.values("previous", {n: v for n, v in shape.previous.items() if n not in times})
+    for name, text in times.items():
         action = name.removesuffix(_HELD)
         if action not in variables or not variables[action].action:
             report.key(
                 node, (*loc, "previous", name), f"`{action}` is not an action{nearest(action, variables)}"
             )
-        elif name != action:
-            try:
-                held[action] = seconds(value)
-            except ValueError as exc:
-                report.add(node.get((*loc, "previous", name)), str(exc))
-        elif isinstance(value, str):
-            report.add(node.get((*loc, "previous", name)), f"`{value}` is not a value")
-        else:
-            previous[name] = Fraction(value)
+            continue
+        try:
+            held[action] = seconds(text)
+        except ValueError as exc:
+            report.add(node.get((*loc, "previous", name)), str(exc))
+    ages = {name: value for name, value in shape.age.items() if reader.measured("age", name)}
+    bad = frozenset(name for name in shape.bad if reader.measured("bad", name))
     violated = frozenset[str]() if isinstance(shape.expect, str) else frozenset(shape.expect["violated"])
     if len(report.found) > before:
         return None
-    return Case(given=given, previous=previous, held_s=held, violated=violated, line=node.get(loc).line)
+    return Case(
+        given=given,
+        previous=previous,
+        held_s=held,
+        violated=violated,
+        line=node.get(loc).line,
+        age_s=ages,
+        bad=bad,
+    )
+
+
+class _Reader:
+    """Values of one case."""
+
+    def __init__(self, node: Node, loc: Loc, variables: Mapping[str, Variable], report: Report) -> None:
+        self._node, self._loc, self._variables, self._report = node, loc, variables, report
+
+    def values(self, key: str, wanted: Mapping[str, Fraction | bool | str]) -> dict[str, Fraction]:
+        found: dict[str, Fraction] = {}
+        for name, value in wanted.items():
+            loc = (*self._loc, key, name)
+            variable = self._variables.get(name)
+            if variable is None:
+                self._report.key(
+                    self._node, loc, f"`{name}` is not a variable{nearest(name, self._variables)}"
+                )
+                continue
+            number = _number(variable, value)
+            if number is None:
+                self._report.add(self._node.get(loc), _wrong(variable, value))
+            else:
+                found[name] = number
+        return found
+
+    def measured(self, key: str, name: str) -> bool:
+        """Whether a name is that of a measured variable; reported where it is not."""
+        if name in self._variables and not self._variables[name].action:
+            return True
+        known = [v.name for v in self._variables.values() if not v.action]
+        self._report.key(
+            self._node, (*self._loc, key, name), f"`{name}` is not a measured variable{nearest(name, known)}"
+        )
+        return False
+
+
+def _number(variable: Variable, value: Fraction | bool | str) -> Fraction | None:  # noqa: FBT001
+    """The exact value, None where it is none of this variable."""
+    if variable.labels is not None:
+        return (
+            Fraction(variable.labels[value]) if isinstance(value, str) and value in variable.labels else None
+        )
+    if isinstance(value, str) or (isinstance(value, bool) and variable.sort != "bool"):
+        return None
+    number = Fraction(value)
+    return None if variable.sort != "real" and number.denominator != 1 else number
+
+
+def _wrong(variable: Variable, value: Fraction | bool | str) -> str:  # noqa: FBT001
+    if variable.labels is not None:
+        return f"`{value}` is not a label of `{variable.name}`{nearest(str(value), variable.labels)}"
+    return f"`{value}` is not a value of `{variable.name}`, which is {variable.sort}"
 
 
 def misjudged(module: Module) -> Iterator[tuple[int, str]]:
@@ -63,16 +122,7 @@ def misjudged(module: Module) -> Iterator[tuple[int, str]]:
 
 def violations(module: Module, case: Case) -> frozenset[str]:
     """Critical and standard rules that the snapshot of a case violates, without any sensor error."""
-    point: dict[str, Fraction] = dict(case.given)
-    for v in module.variables.values():
-        if not v.action:
-            continue
-        old = case.previous.get(v.name, case.given[v.name])
-        held = case.held_s.get(v.name, max(v.min_on, v.min_off))
-        point[f"prev({v.name})"] = old
-        point[f"rate({v.name})"] = (case.given[v.name] - old) / module.step
-        point[f"kept_on({v.name})"] = Fraction(old >= 1 and held < v.min_on)
-        point[f"may_rise({v.name})"] = Fraction(old >= 1 or held >= v.min_off)
+    point = case_point(module, case)
     return frozenset(
         rule.id
         for rule in module.rules
@@ -81,6 +131,33 @@ def violations(module: Module, case: Case) -> frozenset[str]:
             rule.require if rule.when is None else Connective(0, "implies", rule.when, rule.require), point
         )
     )
+
+
+def case_point(module: Module, case: Case) -> dict[str, Fraction]:
+    """The values of everything a rule can ask for, by key, in the module's own names."""
+    point: dict[str, Fraction] = dict(case.given)
+    for v in module.variables.values():
+        old = case.previous.get(v.name, case.given[v.name])
+        held = case.held_s.get(v.name, _EVER)
+        point[f"prev({v.name})"] = old
+        point[f"rate({v.name})"] = (case.given[v.name] - old) / module.step
+        if v.action:
+            point[f"held({v.name})"] = held
+            point[f"kept_on({v.name})"] = Fraction(old >= 1 and held < v.min_on)
+            point[f"may_rise({v.name})"] = Fraction(old >= 1 or held >= v.min_off)
+        else:
+            point[f"good({v.name})"] = Fraction(v.name not in case.bad)
+            point[f"age({v.name})"] = case.age_s.get(v.name, Fraction(0))
+    for rule in module.rules:
+        for node in timed(rule.require) | (timed(rule.when) if rule.when is not None else frozenset()):
+            point[node.key] = Fraction(_lasted(node, case, point))
+    return point
+
+
+def _lasted(node: For, case: Case, point: Mapping[str, Fraction]) -> bool:
+    """Whether `c for N s` holds: `c` does, and every variable of `c` has been so for that long."""
+    names = {reference.name for reference in references(node.operand)}
+    return truth(node.operand, point) and all(case.held_s.get(name, _EVER) >= node.seconds for name in names)
 
 
 def _names(ids: frozenset[str]) -> str:

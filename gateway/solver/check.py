@@ -55,7 +55,9 @@ class Checks:
             timings["observe"] = (time.perf_counter() - started) * _MILLI
             proved = proved_bands(self.rules, facts, millis_up(request.effect_delay_s))
             prepared = self._prepared(request.hold_s, request.effect_delay_s)
-            if request.proposal is None:
+            if facts.past.missing:  # the state is carried on, so that the next check knows
+                result = self._result(request, Undetermined(facts.past.missing), ())
+            elif request.proposal is None:
                 result = self._backup(prepared, facts, request)
             else:
                 self._whole(request.proposal)
@@ -63,7 +65,7 @@ class Checks:
         except UnusableError as exc:
             result = self._result(request, Undetermined(str(exc)), ())
         timings["check"] = (time.perf_counter() - started) * _MILLI
-        state = facts.state_set(request.taken_at) if facts is not None else None
+        state = facts.carry if facts is not None else None
         return replace(result, timings_ms=timings, proved=proved), state
 
     def _prepared(self, hold_s: float, effect_delay_s: float) -> Prepared:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from fractions import Fraction
 
 import pydantic
 
@@ -13,10 +15,11 @@ from gateway.core.errors import ConstraintError
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.cases import compile_case, misjudged
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.expressions import Expressions, Report
+from gateway.solver.expressions import Expressions, Place, Report
 from gateway.solver.module import BackupEntry, Case, Constraint, Interval, Module, Move, Variable
 from gateway.solver.moves import compile_move
 from gateway.solver.schema import ModuleShape
+from gateway.solver.sequences import compile_sequence
 from gateway.solver.syntax import Connective, Expr, Ref
 from gateway.solver.typecheck import Declared
 from gateway.solver.variables import compile_variable
@@ -53,6 +56,21 @@ def _shape(node: Node, report: Report) -> ModuleShape:
     raise AssertionError  # pragma: no cover  a validation error always reports
 
 
+def _declared(v: Variable) -> Declared:
+    """What expressions may know of a variable. An error-free reading is exact."""
+    labels = None if v.labels is None else {name: Fraction(n) for name, n in v.labels.items()}
+    return Declared(v.sort, v.unit, v.action, exact=v.action or not v.error, labels=labels)
+
+
+def _ranges(variables: Iterable[Variable], step: Fraction) -> dict[str, Interval]:
+    """Declared ranges by the keys of references; a divisor is judged by them."""
+    found: dict[str, Interval] = {}
+    for v in variables:
+        most = (v.range[1] - v.range[0]) / step if step else Fraction(0)
+        found |= {v.name: v.range, f"prev({v.name})": v.range, f"rate({v.name})": (-most, most)}
+    return found
+
+
 class _Compiler:
     """One compilation; every step adds to the report and goes on where it can."""
 
@@ -66,19 +84,22 @@ class _Compiler:
             if found is not None:
                 self.variables[name] = found
         self._disturbances = self._read_disturbances()
-        names = {
-            v.name: Declared(v.sort, v.unit, v.action, exact=v.action or (v.sort != "real" and not v.error))
-            for v in self.variables.values()
-        }
+        self._labels()
+        names = {v.name: _declared(v) for v in self.variables.values()}
         self._unknown = shape.variables.keys() - self.variables.keys()
-        self._rules = Expressions(node, report, names, self._unknown)
-        leaks = {n: Declared("real", None, action=False, exact=False) for n in self._disturbances}
-        self._steps = Expressions(node, report, names, self._unknown, disturbances=leaks)
+        ranges = _ranges(self.variables.values(), shape.step)
+        self._rules = Expressions(node, report, names, self._unknown, ranges, shape.id)
+        leaks = {
+            n: Declared("real", None, action=False, exact=False, disturbance=True) for n in self._disturbances
+        }
+        self._steps = Expressions(node, report, names | leaks, self._unknown, ranges, shape.id)
 
     def module(self, text: str, digest: str) -> Module:
         shape = self._shape
         dynamics = self._dynamics()
-        rules = (*self._constraints(), *self._implicit())
+        rules = (*self._constraints(dynamics.keys()), *self._implicit(), *self._sequences())
+        safe_set, terminal = self._set("safe_set", shape.safe_set), self._set("terminal", shape.terminal)
+        backup = self._backup()
         module = Module(
             id=shape.id,
             revision=shape.revision,
@@ -96,13 +117,48 @@ class _Compiler:
             forms={name: self._steps.form(tree, ("dynamics", name)) for name, tree in dynamics.items()},
             disturbances=self._disturbances,
             rules=rules,
-            backup=self._backup(),
-            safe_set=self._safe_set(),
+            backup=backup,
+            safe_set=safe_set,
             repair=self._repair(),
             cases=self._cases(),
+            horizon=self._horizon(dynamics),
+            terminal=terminal,
+            tolerated=frozenset(self.variables[name].tag for name in self._rules.asked),
         )
         self._whole(module)
         return module
+
+    def _labels(self) -> None:
+        """A label beside a variable of the same name could mean either."""
+        for v in self.variables.values():
+            for label in (v.labels or {}).keys() & self._shape.variables.keys():
+                self._report.key(
+                    self._node,
+                    ("variables", v.name, "values"),
+                    f"label `{label}` of `{v.name}` is also the name of a variable",
+                )
+
+    def _horizon(self, dynamics: Mapping[str, Expr]) -> int:
+        shape = self._shape
+        wanted = shape.horizon
+        if wanted is None:
+            wanted = int(bool(dynamics or shape.safe_set or shape.terminal))
+        where = self._node.get(("horizon",))
+        if shape.terminal and shape.safe_set:
+            self._report.key(
+                self._node, ("terminal",), "a module has a `safe_set` or a `terminal` set, not both"
+            )
+        if shape.terminal and not shape.backup:
+            self._report.key(self._node, ("terminal",), "a `terminal` set needs a `backup` that reaches it")
+        if shape.terminal and shape.horizon is None:
+            self._report.key(self._node, ("terminal",), "a `terminal` set needs a `horizon` to be reached in")
+        if wanted > 1 and not shape.terminal:
+            self._report.add(where, "a `horizon` above 1 needs a `terminal` set; a `safe_set` needs one step")
+        if wanted == 0 and (shape.safe_set or shape.terminal):
+            self._report.add(
+                where, "a `horizon` of 0 claims the snapshot only, and has no safe or terminal set"
+            )
+        return wanted
 
     def _read_disturbances(self) -> dict[str, Interval]:
         found = self._shape.dynamics.get("disturbance", {})
@@ -135,12 +191,12 @@ class _Compiler:
                         f"`{name}` is not a measured real variable{nearest(name, self.variables)}",
                     )
                 continue
-            tree = self._steps.number(loc)
+            tree = self._steps.number(loc, "dynamics")
             if tree is not None:
                 trees[name] = tree
         return trees
 
-    def _constraints(self) -> list[Constraint]:
+    def _constraints(self, moving: AbstractSet[str]) -> list[Constraint]:
         rules: list[Constraint] = []
         seen: set[str] = set()
         for index, shape in enumerate(self._shape.constraints):
@@ -148,12 +204,13 @@ class _Compiler:
             if shape.id in seen:
                 self._report.add(self._node.get((*loc, "id")), f"constraint `{shape.id}` appears twice")
             seen.add(shape.id)
-            when = self._rules.truth((*loc, "when")) if shape.when is not None else None
-            require = self._rules.truth((*loc, "require"))
+            place: Place = "always" if shape.always else "rule"
+            when = self._rules.truth((*loc, "when"), place) if shape.when is not None else None
+            require = self._rules.truth((*loc, "require"), place)
             if require is None or (shape.when is not None and when is None):
                 continue
             whole = require if when is None else Connective(require.at, "implies", when, require)
-            formula = self._rules.formula(whole, (*loc, "require"), convex=shape.always)
+            formula = self._rules.formula(whole, (*loc, "require"), moving=moving if shape.always else None)
             if formula is None:
                 continue
             rules.append(
@@ -167,6 +224,8 @@ class _Compiler:
                     line=self._node.get((*loc, "require")).line,
                     text=shape.require if shape.when is None else f"{shape.when} implies {shape.require}",
                     formula=formula,
+                    row=shape.row,
+                    monitor=shape.monitor,
                 )
             )
         if not self._shape.constraints:
@@ -189,12 +248,26 @@ class _Compiler:
                 rules.append(self._rules.kept(f"{v.name}.min_off", kept, line))
         return rules
 
+    def _sequences(self) -> list[Constraint]:
+        rules: list[Constraint] = []
+        known = set(self._shape.variables) | {c.id for c in self._shape.constraints}
+        for index, shape in enumerate(self._shape.sequences):
+            loc = ("sequences", index)
+            if shape.id in known:
+                self._report.add(
+                    self._node.get((*loc, "id")), f"`{shape.id}` is already the name of something else"
+                )
+            known.add(shape.id)
+            if shape.variable not in self._unknown:
+                rules.extend(compile_sequence(shape, self._node, loc, self.variables, self._report))
+        return rules
+
     def _backup(self) -> tuple[BackupEntry, ...]:
         entries: list[BackupEntry] = []
         settled: set[str] = set()
         for index, shape in enumerate(self._shape.backup):
             loc = ("backup", index)
-            when = self._rules.truth((*loc, "when")) if "when" in shape else None
+            when = self._rules.truth((*loc, "when"), "backup") if "when" in shape else None
             formula = self._rules.formula(when, (*loc, "when")) if when is not None else None
             moves: dict[str, Move] = {}
             for name, value in shape.items():
@@ -215,17 +288,18 @@ class _Compiler:
                     )
         return tuple(entries)
 
-    def _safe_set(self) -> tuple[Constraint, ...]:
+    def _set(self, key: str, texts: list[str]) -> tuple[Constraint, ...]:
+        """`safe_set` or `terminal`."""
         rules: list[Constraint] = []
-        for index, text in enumerate(self._shape.safe_set):
-            loc = ("safe_set", index)
-            tree = self._rules.truth(loc)
-            formula = self._rules.formula(tree, loc) if tree is not None else None
+        for index, text in enumerate(texts):
+            loc = (key, index)
+            tree = self._rules.truth(loc, "set")
+            formula = self._rules.formula(tree, loc, linear=True) if tree is not None else None
             if tree is None or formula is None:
                 continue
             rules.append(
                 Constraint(
-                    id=f"safe_set[{index + 1}]",
+                    id=f"{key}[{index + 1}]",
                     kind="critical",
                     when=None,
                     require=tree,
@@ -257,12 +331,6 @@ class _Compiler:
 
     def _whole(self, module: Module) -> None:
         """What can only be judged once every part is there."""
-        for v in self.variables.values():
-            if not v.action and v.error == 0 and v.sort == "real":
-                self._report.add(
-                    self._node.get(("variables", v.name, "error")),
-                    f"`{v.name}` claims an error of 0, which no instrument has; state its accuracy",
-                )
         if self._report.found:
             return
         for line, problem in misjudged(module):

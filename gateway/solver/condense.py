@@ -3,8 +3,10 @@
 Symbols of a plan, each with an interval that `predict` fills in for one check:
 `x:TAG` a measured value at acquisition; `p{k}:TAG` one without dynamics at instant k; `m{k}:TAG` its
 effective value during segment k; `d{k}:NAME` a disturbance during segment k; `e{k}:TAG` the effective
-action during segment k while the old or the new value may act; `new:TAG`, `old:TAG` the proposal and a value
-in force; `rate:TAG`, `kept_on:TAG`, `may_rise:TAG` facts about the proposal and the past.
+action during segment k while the old or the new value may act; `b{k}:TAG` the action during segment k once
+the backup has taken over; `new:TAG`, `old:TAG` the proposal and a value in force; `was:TAG` a measured value
+one step ago; `rate:TAG`, `kept_on:TAG`, `may_rise:TAG`, `held:TAG`, `good:TAG`, `age:TAG` and `for:...` facts
+about the proposal and the past.
 """
 
 from __future__ import annotations
@@ -17,24 +19,36 @@ from fractions import Fraction
 from gateway.solver.affine import Affine, Formula, mapped, symbol, symbols
 from gateway.solver.ruleset import Rule, RuleSet
 
+LEASE_S = Fraction(4)  # period, lease time-out and scan: how long the PLC may go on with the last values
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of time of at most one step; `mixed` while the values in force may still act."""
+    """A stretch of time of at most one step; `mixed` while the values in force may still act.
+
+    `backup`: the proposal has had its time, and the backup acts.
+    """
 
     start: Fraction
     end: Fraction
     mixed: bool
+    backup: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """One rule at one instant, with the old or the new values in force."""
+    """One rule at one instant, with the old or the new values in force, or those of the backup.
+
+    `drift`: the instant whose values variables without dynamics have; a later one stands for the whole
+    segment in between. `backup`: the segment whose action is in force.
+    """
 
     rule: int  # index into `Plan.rules`
     instant: int
     old: bool
     formula: Formula
+    drift: int = -1  # the instant itself
+    backup: int = -1  # none
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,7 @@ class Plan:
     rules: tuple[Rule, ...]
     duties: tuple[Duty, ...]
     symbols: tuple[str, ...]
+    whole: tuple[str, ...] = ()  # those of them that count in whole numbers, but the values in force
 
     def instant(self, index: int) -> Fraction:
         """Seconds after acquisition."""
@@ -57,22 +72,76 @@ class Plan:
 def condense(rules: RuleSet, delay: Fraction, hold: Fraction) -> Plan:
     """The plan of one check; the same for every check with these two times."""
     step = rules.modules[0].step
-    end = max(hold, step, delay)
+    end = max(hold, step, delay) if rules.horizon else Fraction(0)
     segments = _segments(delay, end, step)
+    acting = len(segments)
+    if rules.terminal:
+        starts = [end + k * step for k in range(rules.horizon)]
+        segments += tuple(Segment(at, at + step, mixed=False, backup=True) for at in starts)
     states = _states(rules, segments, step)
-    everything = (*rules.rules, *rules.safe_set)
+    everything = (*rules.rules, *rules.safe_set, *rules.terminal)
+    course = _Course(rules, segments, states, acting)
     duties: list[Duty] = []
     for index, rule in enumerate(everything):
-        safe = index >= len(rules.rules)
-        for instant, state in enumerate(states):
+        if index >= len(rules.rules) + len(rules.safe_set):
+            duties.append(course.duty(index, rule, len(segments), backup=len(segments) - 1))
+            continue
+        for instant in range(acting + 1):
             time = segments[instant - 1].end if instant else Fraction(0)
-            for old in (False, True):
-                if _owed(rule, safe=safe, old=old, time=time, delay=delay):
-                    condensed = _substituted(rule.formula, _reader(state, old=old))
-                    duties.append(Duty(index, instant, old, condensed))
+            duties.extend(
+                course.duty(index, rule, instant, old=old)
+                for old in (False, True)
+                if _owed(rule, safe=index >= len(rules.rules), old=old, time=time, delay=delay)
+            )
+        if rule.constraint.always and not any("(" in name for name in symbols(rule.formula)):
+            for k in range(acting, len(segments)):
+                duties += [course.duty(index, rule, at, backup=k) for at in (k, k + 1)]
     used = frozenset(f"x:{v.tag}" for v in rules.measured)
     used = used.union(*(symbols(duty.formula) for duty in duties))
-    return Plan(delay, end, step, segments, everything, tuple(duties), tuple(sorted(used)))
+    names = tuple(sorted(used))
+    return Plan(delay, end, step, segments, everything, tuple(duties), names, _whole(rules, names))
+
+
+def _whole(rules: RuleSet, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Readings of whole numbers at an instant, and truths that nobody may be sure of."""
+    counts = {str(v.tag) for v in rules.measured if v.sort != "real"}
+    return tuple(
+        name
+        for name in names
+        if name.startswith("for:") or (name[0] in "xpw" and name.partition(":")[2] in counts)
+    )
+
+
+class _Course:
+    """Rules said at instants of one plan."""
+
+    def __init__(
+        self,
+        rules: RuleSet,
+        segments: tuple[Segment, ...],
+        states: list[dict[str, Affine]],
+        acting: int,
+    ) -> None:
+        self._rules, self._segments, self._states, self._acting = rules, segments, states, acting
+        self._measured = frozenset(states[0])
+
+    def duty(self, index: int, rule: Rule, instant: int, *, old: bool = False, backup: int = -1) -> Duty:
+        """One rule at one instant."""
+        drift = self._drift(rule, instant)
+        state = self._states[instant]
+        if drift != instant:
+            state = {n: f if n in self._rules.forms else self._states[drift][n] for n, f in state.items()}
+        prefix = f"b{backup}" if backup >= 0 else "old" if old else "new"
+        formula = _substituted(rule.formula, _reader(state, prefix, self._rules))
+        return Duty(index, instant, old, formula, drift if drift != instant else -1, backup)
+
+    def _drift(self, rule: Rule, instant: int) -> int:
+        """Until the next instant a variable without dynamics may go farther while the others hardly move."""
+        named = symbols(rule.formula) & self._measured
+        moves = named & self._rules.forms.keys()
+        if rule.constraint.always and moves and moves != named:
+            return min(instant + 1, len(self._segments))
+        return instant
 
 
 def _substituted(formula: Formula, values: Callable[[str], Affine]) -> Formula:
@@ -119,6 +188,8 @@ def _states(rules: RuleSet, segments: tuple[Segment, ...], step: Fraction) -> li
                 return symbol(f"m{k}:{name}")
             if name in rules.disturbances:
                 return symbol(f"d{k}:{name}")
+            if segment.backup:
+                return symbol(f"b{k}:{name}")
             return symbol(f"e{k}:{name}" if segment.mixed else f"new:{name}")
 
         after = {name: symbol(f"p{k + 1}:{name}") for name in now if name not in rules.forms}
@@ -129,14 +200,21 @@ def _states(rules: RuleSet, segments: tuple[Segment, ...], step: Fraction) -> li
     return states
 
 
-def _reader(state: dict[str, Affine], *, old: bool) -> Callable[[str], Affine]:
+def _reader(state: dict[str, Affine], acting: str, rules: RuleSet) -> Callable[[str], Affine]:
+    """What a key of a rule stands for; `acting` is the kind of the action in force."""
+
     def read(name: str) -> Affine:
         if name in state:
             return state[name]
         form, bracket, rest = name.partition("(")
-        if bracket:
-            tag = rest.removesuffix(")")
-            return symbol(f"old:{tag}" if form == "prev" else f"{form}:{tag}")
-        return symbol(f"old:{name}" if old else f"new:{name}")
+        if not bracket:
+            return symbol(f"{acting}:{name}")
+        tag = rest.removesuffix(")")
+        if tag in state and form == "prev":
+            return symbol(f"was:{tag}")
+        if tag in state and form == "rate":
+            change = state[tag].plus(symbol(f"was:{tag}").times(Fraction(-1)))
+            return change.times(1 / rules.modules[0].step)
+        return symbol(f"old:{tag}" if form == "prev" else f"{form}:{tag}")
 
     return read

@@ -9,8 +9,11 @@ from fractions import Fraction
 from gateway.solver.syntax import (
     Call,
     Chain,
+    Choice,
     Connective,
     Expr,
+    For,
+    Label,
     Member,
     Negative,
     Not,
@@ -20,7 +23,7 @@ from gateway.solver.syntax import (
     Truth,
 )
 
-Point = Mapping[str, Fraction]  # by `Ref.key`; a boolean is 0 or 1
+Point = Mapping[str, Fraction]  # by the key of a reference or of a `for`; a boolean is 0 or 1
 
 _COMPARE: Mapping[str, Callable[[Fraction, Fraction], bool]] = {
     "<=": operator.le,
@@ -32,12 +35,12 @@ _COMPARE: Mapping[str, Callable[[Fraction, Fraction], bool]] = {
 }
 
 
-def truth(node: Expr, point: Point) -> bool:
-    """Whether a condition holds at a point."""
+def truth(node: Expr, point: Point) -> bool:  # noqa: PLR0911  one return for each kind of node
+    """Whether a condition holds at a point; a comparison that divides by 0 does not."""
     match node:
         case Truth(_, value):
             return value
-        case Ref():
+        case Ref() | For():
             return point[node.key] >= 1
         case Not(_, operand):
             return not truth(operand, point)
@@ -50,20 +53,25 @@ def truth(node: Expr, point: Point) -> bool:
                 "iff": first == second,
             }[op]
         case Chain(_, ops, operands):
-            values = [number(part, point) for part in operands]
-            return all(_COMPARE[op](a, b) for op, a, b in zip(ops, values, values[1:], strict=False))
+            pairs = zip(ops, operands, operands[1:], strict=False)
+            return all(_compares(op, left, right, point) for op, left, right in pairs)
         case Member(_, operand, values):
             found = number(operand, point)
-            return any(found == value.value for value in values)
+            return any(found == number(value, point) for value in values)
+        case Choice(_, condition, first_branch, second_branch):
+            return truth(first_branch if truth(condition, point) else second_branch, point)
+        case Call(_, "at_most" | "exactly" as function, (Number(_, wanted), *conditions)):
+            held = sum(truth(condition, point) for condition in conditions)
+            return held <= wanted if function == "at_most" else held == wanted
         case _:
             msg = f"not a condition: {node!r}"
             raise TypeError(msg)
 
 
-def number(node: Expr, point: Point) -> Fraction:
-    """The value of a number at a point."""
+def number(node: Expr, point: Point) -> Fraction:  # noqa: PLR0911  one return for each kind of node
+    """The value of a number at a point; raises `ZeroDivisionError` where it has none."""
     match node:
-        case Number(_, value):
+        case Number(_, value) | Label(_, _, value):
             return value
         case Ref():
             return point[node.key]
@@ -71,12 +79,39 @@ def number(node: Expr, point: Point) -> Fraction:
             return -number(operand, point)
         case Sum(_, op, left, right):
             return _arithmetic(op, number(left, point), number(right, point))
+        case Choice(_, condition, first, second):
+            return number(first if truth(condition, point) else second, point)
+        case Call(_, "count", conditions):
+            return Fraction(sum(truth(condition, point) for condition in conditions))
         case Call(_, function, arguments):
-            values = [number(part, point) for part in arguments]
-            return abs(values[0]) if function == "abs" else max(values) if function == "max" else min(values)
+            return _called(function, [number(part, point) for part in arguments])
         case _:
             msg = f"not a number: {node!r}"
             raise TypeError(msg)
+
+
+def _called(function: str, values: list[Fraction]) -> Fraction:
+    match function:
+        case "abs":
+            return abs(values[0])
+        case "max":
+            return max(values)
+        case "min":
+            return min(values)
+        case "sum":
+            return sum(values, Fraction(0))
+        case "median":
+            return sorted(values)[len(values) // 2]
+        case _:
+            msg = f"not a function: {function}"
+            raise TypeError(msg)
+
+
+def _compares(op: str, left: Expr, right: Expr, point: Point) -> bool:
+    try:
+        return _COMPARE[op](number(left, point), number(right, point))
+    except ZeroDivisionError:
+        return False
 
 
 def _arithmetic(op: str, left: Fraction, right: Fraction) -> Fraction:

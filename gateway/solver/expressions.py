@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
@@ -12,13 +13,23 @@ import pydantic
 from gateway.config.positions import Loc, Node, Position
 from gateway.config.problems import Problems, add_validation_errors
 from gateway.core.errors import ConstraintError
-from gateway.solver import normal
-from gateway.solver.affine import Affine, Atom, Every, Formula, Some, atoms
+from gateway.solver import normal, steady
+from gateway.solver.affine import Affine, Formula, Quadratic, atoms
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.module import Constraint, Variable
 from gateway.solver.parse import ExpressionError, parse
-from gateway.solver.syntax import Chain, Expr, Number, Ref, references
+from gateway.solver.syntax import Chain, Expr, For, Label, Member, Number, Ref, keyed, references
 from gateway.solver.typecheck import Declared, typecheck
+
+Place = Literal["rule", "always", "set", "backup", "dynamics"]
+
+_PLACES: Mapping[Place, str] = {
+    "rule": "a rule",
+    "always": "a rule with `always`",
+    "set": "`safe_set` and `terminal`",
+    "backup": "`backup`",
+    "dynamics": "`dynamics`",
+}
 
 
 class Report(Problems):
@@ -66,33 +77,41 @@ class Expressions:
         report: Report,
         names: Mapping[str, Declared],
         ill_declared: AbstractSet[str],
-        disturbances: Mapping[str, Declared] | None = None,
+        ranges: normal.Ranges,
+        module: str,
     ) -> None:
         self._node, self._report = node, report
-        self._names = {**names, **(disturbances or {})}
-        self._steps = disturbances is not None  # these are the dynamics
+        self._names = names
         self._ill_declared = ill_declared  # their own problem is reported already
+        self._ranges, self._module = ranges, module
+        self.asked: set[str] = set()  # variables that `good` or `age` is asked of
 
-    def truth(self, loc: Loc) -> Expr | None:
+    def truth(self, loc: Loc, place: Place) -> Expr | None:
         """The condition at `loc`, or None with its problem reported."""
-        return self._checked(loc, "truth")
+        return self._checked(loc, "truth", place)
 
-    def number(self, loc: Loc) -> Expr | None:
+    def number(self, loc: Loc, place: Place) -> Expr | None:
         """The number at `loc`, or None with its problem reported."""
-        return self._checked(loc, "number")
+        return self._checked(loc, "number", place)
 
-    def formula(self, tree: Expr, loc: Loc, *, convex: bool = False) -> Formula | None:
-        """The condition over affine forms; `convex` refuses alternatives between measured values."""
+    def formula(
+        self, tree: Expr, loc: Loc, *, moving: AbstractSet[str] | None = None, linear: bool = False
+    ) -> Formula | None:
+        """The condition over exact forms, or None with its problem reported.
+
+        `moving`: it must hold between instants too while these variables move; `linear`: without products.
+        """
         try:
-            found = normal.formula(tree)
+            found = normal.formula(tree, self._ranges)
         except ExpressionError as exc:
             self._at(loc, exc)
             return None
-        if convex and not _convex(found, self._names):
-            problem = (
-                "`always` with alternatives between measured values is not built yet; write one for each"
-            )
-            self._at(loc, ExpressionError(0, problem))
+        if linear and any(isinstance(atom.form, Quadratic) for atom in atoms(found)):
+            self._at(loc, ExpressionError(0, "a product of two variables is not allowed in a safe set"))
+            return None
+        broken = steady.breaks_between(found, moving) if moving else ()
+        if broken:
+            self._at(loc, ExpressionError(0, steady.problem(broken)))
             return None
         return found
 
@@ -105,16 +124,19 @@ class Expressions:
             return Affine()
 
     def within(self, variable: Variable, line: int) -> Constraint:
-        """An action stays inside its range."""
+        """An action stays inside its range; an enum has one of its values."""
         low, high = variable.range
-        tree = Chain(0, ("<=", "<="), (Number(0, low), Ref(0, variable.name), Number(0, high)))
+        tree: Expr = Chain(0, ("<=", "<="), (Number(0, low), Ref(0, variable.name), Number(0, high)))
+        if variable.labels is not None:
+            known = (Label(0, name, Fraction(value)) for name, value in variable.labels.items())
+            tree = Member(0, Ref(0, variable.name), tuple(known))
         return _implicit(f"{variable.name}.range", tree, line, "outside its range", "critical")
 
     def kept(self, name: str, tree: Expr, line: int) -> Constraint:
         """A minimum time is kept."""
         return _implicit(name, tree, line, "minimum time not yet over", "standard")
 
-    def _checked(self, loc: Loc, want: Literal["number", "truth"]) -> Expr | None:
+    def _checked(self, loc: Loc, want: Literal["number", "truth"], place: Place) -> Expr | None:
         text = self._node.get(loc).value
         if not isinstance(text, str):
             self._report.add(self._node.get(loc), "an expression in double quotes is expected")
@@ -123,14 +145,25 @@ class Expressions:
             tree = parse(text)
             if any(r.name in self._ill_declared for r in references(tree)):
                 return None
-            typecheck(tree, self._names, want)
+            tree = typecheck(tree, self._names, want, self._module)
+            self._placed(tree, place)
         except ExpressionError as exc:
             self._at(loc, exc)
             return None
-        if self._steps and any(r.form != "now" for r in references(tree)):
-            self._at(loc, ExpressionError(0, "`prev` and `rate` have no meaning in dynamics"))
-            return None
+        self.asked |= {r.name for r in references(tree) if r.form in {"good", "age"}}
         return tree
+
+    def _placed(self, tree: Expr, place: Place) -> None:
+        """What looks back, or at the quality of a reading, has a meaning in plain rules only."""
+        if place == "rule":
+            return
+        for part in sorted(keyed(tree), key=lambda p: p.at):
+            if isinstance(part, For):
+                raise ExpressionError(part.at, f"`for` has no meaning in {_PLACES[place]}")
+            measured = part.name in self._names and not self._names[part.name].action
+            backward = measured or place == "dynamics" or (place == "backup" and part.form == "rate")
+            if part.form != "now" and backward:
+                raise ExpressionError(part.at, f"`{part.key}` has no meaning in {_PLACES[place]}")
 
     def _at(self, loc: Loc, error: ExpressionError) -> None:
         node = self._node.get(loc)
@@ -153,18 +186,3 @@ def _implicit(
         text=message,
         formula=normal.formula(tree),
     )
-
-
-def _convex(formula: Formula, names: Mapping[str, Declared]) -> bool:
-    """Whether, with actions fixed, holding at two states means holding on the line between them."""
-
-    def measured(part: Formula) -> bool:
-        return any(n in names and not names[n].action for atom in atoms(part) for n in atom.form.terms)
-
-    match formula:
-        case Atom():
-            return True
-        case Every(parts):
-            return all(_convex(part, names) for part in parts)
-        case Some(parts):
-            return sum(measured(part) for part in parts) <= 1 and all(_convex(p, names) for p in parts)

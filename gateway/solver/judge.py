@@ -15,7 +15,7 @@ from gateway.core.tag import TagId
 from gateway.solver.affine import symbols
 from gateway.solver.condense import Duty, Plan, condense
 from gateway.solver.interval import SCALE, SETTLED, Box, Row, Scaled, Slack, scaled
-from gateway.solver.predict import Facts, box
+from gateway.solver.predict import Facts, box, choices
 from gateway.solver.report import Shown, described, shown_point
 from gateway.solver.ruleset import Rule, RuleSet
 from gateway.solver.simulate import trajectory, violates
@@ -67,9 +67,7 @@ class Prepared:
             for index, rule in enumerate(self.plan.rules)
             if any(n.startswith(("kept_on(", "may_rise(")) for n in symbols(rule.formula))
         )
-        self.informational = frozenset(
-            i for i, rule in enumerate(self.plan.rules) if rule.constraint.kind == "informational"
-        )
+        self.informational = frozenset(i for i, rule in enumerate(self.plan.rules) if not rule.binding)
         self.changing = frozenset(n for n in self.plan.symbols if n.startswith(_WITH_PROPOSAL))
         self.binding = tuple(i for i in range(len(self.plan.rules)) if i not in self.informational)
         self._movable: dict[int, list[tuple[Duty, Scaled]]] = {}
@@ -136,9 +134,8 @@ class Judge:
         """What is known of a proposal; the backup alone need not keep minimum times (S1)."""
         within = prepared.box(facts, new)
         exempt = prepared.timed if as_backup else frozenset[int]()
-        choices = {f"old:{tag}": values for tag, values in facts.old.items()}
         query = prepared.query
-        possible = query.open(within, choices)
+        possible = query.open(within, choices(self.rules, prepared.plan, facts, within))
         try:
             if not possible:
                 return Judgement(

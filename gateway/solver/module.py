@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import builtins
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from math import ceil, floor
 from typing import Literal
 
 from gateway.core.tag import TagDefinition, TagId
@@ -21,7 +23,7 @@ class Variable:
 
     name: str
     tag: TagId
-    sort: Literal["real", "int", "bool"]
+    sort: Literal["real", "int", "bool", "enum"]
     unit: str
     action: bool
     range: Interval
@@ -32,7 +34,37 @@ class Variable:
     min_on: Fraction = Fraction(0)
     min_off: Fraction = Fraction(0)
     accept_quality: frozenset[str] = frozenset()
+    labels: Mapping[str, int] | None = None  # of an enum: register values
+    error_reason: str = ""  # why a real may claim an error of 0
     definition: TagDefinition
+
+    @property
+    def uncertainty(self) -> Fraction:
+        """How far a fresh reading may be off: its error, the tag's deadband, half a count (S4)."""
+        if self.sort != "real":
+            return self.error
+        counted = self.definition.raw_range is not None  # floating point has no counts
+        half = abs(self.definition.scale) / 2 if counted else Fraction(0)
+        return self.error + self.definition.deadband + half
+
+    @property
+    def whole(self) -> Sequence[int] | None:
+        """The values it can have, None for a real."""
+        if self.labels is not None:
+            return tuple(sorted(self.labels.values()))
+        if self.sort == "real":
+            return None
+        low, high = self.range
+        return builtins.range(ceil(low), floor(high) + 1)
+
+    def text(self, value: Fraction) -> str:
+        """A value as people write it: the label of an enum, true or false, or number and unit."""
+        for label, number in (self.labels or {}).items():
+            if value == number:
+                return label
+        if self.sort == "bool" and value in {0, 1}:
+            return "true" if value else "false"
+        return f"{float(value):.4f}".rstrip("0").rstrip(".") + (f" {self.unit}" if self.unit else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +80,8 @@ class Constraint:
     line: int
     text: str  # the user's words
     formula: Formula
+    row: str = ""  # its id in an imported table
+    monitor: bool = False  # no action can influence it: reported, and refuses nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +111,19 @@ class BackupEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """An example: the values, those in force before, and the critical and standard rules it violates."""
+    """An example: the values, those one step before, and the critical and standard rules it violates.
+
+    `held_s`: how long each action had its previous value, and each measured variable its given one; those
+    left out for ever.
+    """
 
     given: Mapping[str, Fraction]
     previous: Mapping[str, Fraction]
     held_s: Mapping[str, Fraction]
     violated: frozenset[str]
     line: int
+    age_s: Mapping[str, Fraction] = field(default_factory=dict)
+    bad: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,3 +150,8 @@ class Module:
     safe_set: tuple[Constraint, ...]
     repair: frozenset[str]
     cases: tuple[Case, ...]
+    horizon: int = 1  # steps that the rules are shown over
+    terminal: tuple[Constraint, ...] = ()
+    tolerated: frozenset[TagId] = (
+        frozenset()
+    )  # tags it asks `good` or `age` of: they may be bad, missing, old

@@ -15,7 +15,7 @@ from gateway.solver.schema import decimal
 _RAMP = re.compile(r"\s*ramp\(\s*([-+]?\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*\)\s*")
 
 
-def compile_move(
+def compile_move(  # noqa: PLR0911  one return for each thing that may be wrong
     name: str, value: object, node: Node, loc: Loc, variables: Mapping[str, Variable], report: Report
 ) -> Move | None:
     """`ramp(100, 10)`, `hold`, or a constant; None with its problem reported."""
@@ -24,14 +24,23 @@ def compile_move(
         known = [v.name for v in variables.values() if v.action]
         report.key(node, loc, f"`{name}` is not an action{nearest(name, known)}")
         return None
+    if variable.labels is not None and isinstance(value, str) and value in variable.labels:
+        return Fraction(variable.labels[value])
     move = _move(value)
     if move is None:
+        offer = nearest(str(value), variable.labels or ())
         report.add(
-            node.get(loc), f"`{value}` is not a move; there are a value, `hold` and `ramp(target, rate)`"
+            node.get(loc),
+            f"`{value}` is not a move{offer}; there are a value, a label, `hold` and `ramp(target, rate)`",
         )
         return None
     target = move.target if isinstance(move, Ramp) else move
     low, high = variable.range
+    if variable.labels is not None and isinstance(target, Fraction):
+        report.add(
+            node.get(loc), f"`{value}` is not a value of `{name}`{nearest(str(value), variable.labels)}"
+        )
+        return None
     if isinstance(target, Fraction) and not low <= target <= high:
         report.add(node.get(loc), f"`{value}` is outside the range of `{name}`")
         return None

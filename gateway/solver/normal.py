@@ -1,18 +1,22 @@
-"""Checked syntax tree to truth values over exact affine forms: no min, max, abs or connective is left."""
+"""Checked syntax tree to truth values over exact forms: no min, max, abs, choice or division is left."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from math import comb
 
-from gateway.solver.affine import Affine, Atom, Every, Formula, Some, negated, symbol
+from gateway.solver import values
+from gateway.solver.affine import Affine, Atom, Every, Form, Formula, Quadratic, Some, negated, symbol
 from gateway.solver.parse import ExpressionError
 from gateway.solver.syntax import (
     Call,
     Chain,
+    Choice,
     Connective,
     Expr,
+    For,
+    Label,
     Member,
     Negative,
     Not,
@@ -21,152 +25,213 @@ from gateway.solver.syntax import (
     Sum,
     Truth,
 )
+from gateway.solver.values import Greatest, Interval, Least, Value, not_positive
 
+Ranges = Mapping[str, Interval]  # by key of a reference
 
-@dataclass(frozen=True, slots=True)
-class Greatest:
-    """The greatest of several values."""
-
-    parts: tuple[Piecewise, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Least:
-    """The least of several values."""
-
-    parts: tuple[Piecewise, ...]
-
-
-Piecewise = Affine | Greatest | Least
-
+_ONE = Fraction(1)
 _MINUS = Fraction(-1)
-_LARGEST = 256  # affine pieces of one expression
+_MOST_COMBINATIONS = 512  # of compound conditions that are counted together
 
 
-def formula(node: Expr) -> Formula:
-    """The truth value of a condition."""
-    match node:
-        case Truth(_, value):
-            return Every(()) if value else Some(())
-        case Ref():
-            return Atom(Affine(Fraction(1)).plus(symbol(node.key).times(_MINUS)))
-        case Not(_, operand):
-            return negated(formula(operand))
-        case Connective():
-            return _connective(node)
-        case Chain(_, ops, operands):
-            pairs = zip(ops, operands, operands[1:], strict=False)
-            return Every(tuple(_compared(op, left, right) for op, left, right in pairs))
-        case Member(_, operand, values):
-            return Some(tuple(_compared("==", operand, value) for value in values))
-        case _:
-            raise ExpressionError(node.at, "a condition is expected, not a number")
+def formula(node: Expr, ranges: Ranges | None = None) -> Formula:
+    """The truth value of a condition.
+
+    `ranges` are the declared ones; with them a divisor that could be 0 is refused. Without them a
+    comparison that divides by 0 does not hold. Raises `ExpressionError`.
+    """
+    return _Normal(ranges).formula(node)
 
 
 def affine(node: Expr) -> Affine:
-    """An expression without alternatives as one form; raises `ExpressionError` where it has some."""
-    found = piecewise(node)
+    """An expression without alternatives and products as one form; raises `ExpressionError`."""
+    found = _Normal(None).value(node, [])
+    if isinstance(found, Quadratic):
+        raise ExpressionError(node.at, "a product of two variables is not allowed here, only affine terms")
     if not isinstance(found, Affine):
-        raise ExpressionError(node.at, "`abs`, `min` and `max` are not built here yet")
+        raise ExpressionError(
+            node.at, "alternatives and divisions by a variable are not allowed here, only affine terms"
+        )
     return found
 
 
-def piecewise(node: Expr) -> Piecewise:  # noqa: PLR0911  one return for each kind of node
-    """The value of a number."""
-    match node:
-        case Number(_, value):
-            return Affine(value)
-        case Ref():
-            return symbol(node.key)
-        case Negative(_, operand):
-            return _times(piecewise(operand), _MINUS)
-        case Sum(at, op, left, right) if op in {"+", "-"}:
-            second = piecewise(right)
-            return _plus(at, piecewise(left), _times(second, _MINUS) if op == "-" else second)
-        case Sum():
-            return _scaled(node)
-        case Call(_, "abs", (only,)):
-            inner = piecewise(only)
-            return Greatest((inner, _times(inner, _MINUS)))
-        case Call(_, function, arguments):
-            parts = tuple(piecewise(part) for part in arguments)
-            return Greatest(parts) if function == "max" else Least(parts)
+def form(node: Expr) -> Form | None:
+    """A number as one form, None where it has alternatives; raises `ExpressionError`."""
+    found = _Normal(None).value(node, [])
+    return found if isinstance(found, Affine | Quadratic) else None
+
+
+class _Normal:
+    def __init__(self, ranges: Ranges | None) -> None:
+        self._ranges = ranges
+
+    def formula(self, node: Expr) -> Formula:  # noqa: PLR0911  one return for each kind of node
+        match node:
+            case Truth(_, value):
+                return Every(()) if value else Some(())
+            case Ref() | For():
+                return Atom(Affine(_ONE).plus(symbol(node.key).times(_MINUS)))
+            case Not(_, operand):
+                return negated(self.formula(operand))
+            case Connective():
+                return self._connective(node)
+            case Chain(_, ops, operands):
+                pairs = zip(ops, operands, operands[1:], strict=False)
+                return Every(tuple(self._compared(op, left, right) for op, left, right in pairs))
+            case Member(_, operand, listed):
+                return Some(tuple(self._compared("==", operand, value) for value in listed))
+            case Choice(_, condition, first, second):
+                return values.either(*map(self.formula, (condition, first, second)))
+            case Call(at, "at_most", (Number(_, most), *conditions)):
+                return self._fewer(at, int(most) + 1, conditions)
+            case Call(at, "exactly", (Number(_, number), *conditions)):
+                above = self._fewer(at, int(number) + 1, conditions)
+                return Every((above, negated(self._fewer(at, int(number), conditions))))
+            case _:
+                raise ExpressionError(node.at, "a condition is expected, not a number")
+
+    def value(self, node: Expr, needs: list[Formula]) -> Value:  # noqa: PLR0911
+        """A number; `needs` receives what must hold for it to be one: divisors other than 0."""
+        match node:
+            case Number(_, exact) | Label(_, _, exact):
+                return Affine(exact)
+            case Ref():
+                return symbol(node.key)
+            case Negative(_, operand):
+                return values.times(self.value(operand, needs), _MINUS)
+            case Sum():
+                return self._sum(node, needs)
+            case Choice():
+                return self._choice(node, needs)
+            case Call(_, "abs", (only,)):
+                inner = self.value(only, needs)
+                return Greatest((inner, values.times(inner, _MINUS)))
+            case Call(at, "count", conditions):
+                return self._count(at, conditions)
+            case Call(at, function, arguments):
+                return _called(at, function, [self.value(part, needs) for part in arguments])
+            case _:
+                raise ExpressionError(node.at, "a number is expected, not a condition")
+
+    def _connective(self, node: Connective) -> Formula:
+        left, right = self.formula(node.left), self.formula(node.right)
+        match node.op:
+            case "and":
+                return Every((left, right))
+            case "or":
+                return Some((left, right))
+            case "implies":
+                return Some((negated(left), right))
+            case "iff":
+                return Every((Some((negated(left), right)), Some((negated(right), left))))
+
+    def _compared(self, op: str, left: Expr, right: Expr) -> Formula:
+        needs: list[Formula] = []
+        first, second = self.value(left, needs), self.value(right, needs)
+        found = _relation(op, values.plus(left.at, first, values.times(second, _MINUS)))
+        return Every((*needs, found)) if needs else found
+
+    def _sum(self, node: Sum, needs: list[Formula]) -> Value:
+        left, right = self.value(node.left, needs), self.value(node.right, needs)
+        match node.op:
+            case "+":
+                return values.plus(node.at, left, right)
+            case "-":
+                return values.plus(node.at, left, values.times(right, _MINUS))
+            case "*":
+                return values.product(node.at, left, right)
+            case "/":
+                self._divisor(node, right, needs)
+                return values.quotient(node.at, left, right)
+
+    def _divisor(self, node: Sum, divisor: Value, needs: list[Formula]) -> None:
+        if isinstance(divisor, Affine) and not divisor.terms:
+            if not divisor.constant:
+                raise ExpressionError(node.at, "the divisor is 0")
+            return
+        needs.append(values.not_zero(divisor))
+        if self._ranges is None:
+            return
+        found = values.bounds(divisor, self._ranges)
+        if found is None:
+            raise ExpressionError(node.at, "nobody can tell that this divisor is never 0; bound it by `max`")
+        if found[0] <= 0 <= found[1]:
+            low, high = (f"{float(end):g}" for end in found)
+            raise ExpressionError(
+                node.at,
+                f"over the declared ranges the divisor goes from {low} to {high} and could be 0; "
+                "narrow a range, or multiply both sides by it",
+            )
+
+    def _choice(self, node: Choice, needs: list[Formula]) -> Value:
+        condition = self.formula(node.condition)
+        found: list[Value] = []
+        for guard, branch in ((condition, node.first), (negated(condition), node.second)):
+            mine: list[Formula] = []
+            found.append(self.value(branch, mine))
+            needs.extend(Some((negated(guard), need)) for need in mine)
+        return values.Chosen(condition, found[0], found[1])
+
+    def _count(self, at: int, conditions: Sequence[Expr]) -> Value:
+        """Plain booleans add up as they are; compound conditions are counted."""
+        total, compound = self._counted(conditions)
+        if not compound:
+            return total
+        if 2 ** len(compound) > _MOST_COMBINATIONS:
+            raise ExpressionError(
+                at, f"`count` of {len(compound)} compound conditions; bind some to boolean tags"
+            )
+        return values.plus(at, total, values.counted(compound))
+
+    def _counted(self, conditions: Sequence[Expr]) -> tuple[Affine, list[Formula]]:
+        total = Affine()
+        compound: list[Formula] = []
+        for condition in conditions:
+            match condition:
+                case Ref() | For():
+                    total = total.plus(symbol(condition.key))
+                case Not(_, Ref() | For() as operand):
+                    total = total.plus(Affine(_ONE)).plus(symbol(operand.key).times(_MINUS))
+                case _:
+                    compound.append(self.formula(condition))
+        return total, compound
+
+    def _fewer(self, at: int, number: int, conditions: Sequence[Expr]) -> Formula:
+        """Fewer than `number` of the conditions hold."""
+        total, compound = self._counted(conditions)
+        if not compound:
+            return Atom(total.plus(Affine(Fraction(1 - number))))
+        if number > len(conditions):
+            return Every(())
+        if number > 0 and comb(len(conditions), number) > _MOST_COMBINATIONS:
+            raise ExpressionError(at, f"too many ways to choose {number} of {len(conditions)} conditions")
+        return negated(values.at_least(number, [self.formula(c) for c in conditions]))
+
+
+def _called(at: int, function: str, arguments: list[Value]) -> Value:
+    match function:
+        case "sum":
+            total = arguments[0]
+            for part in arguments[1:]:
+                total = values.plus(at, total, part)
+            return total
+        case "median":
+            return values.median(arguments)
+        case "max":
+            return Greatest(tuple(arguments))
+        case "min":
+            return Least(tuple(arguments))
         case _:
-            raise ExpressionError(node.at, "a number is expected, not a condition")
+            raise ExpressionError(at, "a number is expected, not a condition")
 
 
-def _connective(node: Connective) -> Formula:
-    left, right = formula(node.left), formula(node.right)
-    match node.op:
-        case "and":
-            return Every((left, right))
-        case "or":
-            return Some((left, right))
-        case "implies":
-            return Some((negated(left), right))
-        case "iff":
-            return Every((Some((negated(left), right)), Some((negated(right), left))))
-
-
-def _compared(op: str, left: Expr, right: Expr) -> Formula:
-    first, second = piecewise(left), piecewise(right)
-    below = _plus(left.at, first, _times(second, _MINUS))  # left - right
-    above = _times(below, _MINUS)
-    match op:
-        case "<=":
-            return _not_positive(below, strict=False)
-        case "<":
-            return _not_positive(below, strict=True)
-        case ">=":
-            return _not_positive(above, strict=False)
-        case ">":
-            return _not_positive(above, strict=True)
-        case "==":
-            return Every((_not_positive(below, strict=False), _not_positive(above, strict=False)))
-        case _:
-            return Some((_not_positive(below, strict=True), _not_positive(above, strict=True)))
-
-
-def _not_positive(value: Piecewise, *, strict: bool) -> Formula:
-    match value:
-        case Affine():
-            return Atom(value, strict)
-        case Greatest(parts):
-            return Every(tuple(_not_positive(part, strict=strict) for part in parts))
-        case Least(parts):
-            return Some(tuple(_not_positive(part, strict=strict) for part in parts))
-
-
-def _pieces(value: Piecewise) -> int:
-    return 1 if isinstance(value, Affine) else sum(_pieces(part) for part in value.parts)
-
-
-def _plus(at: int, left: Piecewise, right: Piecewise) -> Piecewise:
-    if _pieces(left) * _pieces(right) > _LARGEST:
-        raise ExpressionError(at, "the expression has too many alternatives")
-    if isinstance(left, Affine):
-        if isinstance(right, Affine):
-            return left.plus(right)
-        return type(right)(tuple(_plus(at, left, part) for part in right.parts))
-    return type(left)(tuple(_plus(at, part, right) for part in left.parts))
-
-
-def _times(value: Piecewise, factor: Fraction) -> Piecewise:
-    if isinstance(value, Affine):
-        return value.times(factor)
-    parts = tuple(_times(part, factor) for part in value.parts)
-    same: Callable[[tuple[Piecewise, ...]], Piecewise] = type(value)
-    turned: Callable[[tuple[Piecewise, ...]], Piecewise] = Least if isinstance(value, Greatest) else Greatest
-    return same(parts) if factor >= 0 else turned(parts)
-
-
-def _scaled(node: Sum) -> Piecewise:
-    left, right = piecewise(node.left), piecewise(node.right)
-    if node.op == "/":
-        if not isinstance(right, Affine) or right.terms or not right.constant:
-            raise ExpressionError(node.at, "the divisor is not a number other than 0")
-        return _times(left, 1 / right.constant)
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, Affine) and not one.terms:
-            return _times(other, one.constant)
-    raise ExpressionError(node.at, "a product of two variables is not built yet")
+def _relation(op: str, difference: Value) -> Formula:
+    """How `left - right` compares with 0."""
+    if op in {"<=", "<"}:
+        return not_positive(difference, strict=op == "<")
+    opposite = values.times(difference, _MINUS)
+    if op in {">=", ">"}:
+        return not_positive(opposite, strict=op == ">")
+    strict = op == "!="
+    both = (not_positive(difference, strict=strict), not_positive(opposite, strict=strict))
+    return Some(both) if strict else Every(both)

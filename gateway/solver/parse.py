@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, cast
 
+from gateway.config.problems import nearest
 from gateway.solver.syntax import (
     Call,
     Chain,
+    Choice,
     Comparison,
     Connective,
     Expr,
+    For,
     Form,
     Logic,
     Member,
@@ -31,10 +34,13 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<word>[A-Za-z_][A-Za-z_0-9]*)|(?P<op><=|>=|==|!=|[-+*/()<>,])|(?P<bad>\S))"
 )
 _COMPARISONS = frozenset(("<=", "<", ">=", ">", "==", "!="))
-FUNCTIONS = frozenset(("abs", "min", "max"))
-FORMS = frozenset(("prev", "rate"))
-KEYWORDS = frozenset(("and", "or", "not", "implies", "iff", "in", "true", "false"))
-LATER = frozenset(("if", "for", "sum", "count", "at_most", "exactly", "good", "age", "vote"))
+FUNCTIONS = frozenset(("abs", "min", "max", "sum", "count", "at_most", "exactly", "vote"))
+FORMS = frozenset(("prev", "rate", "good", "age"))
+KEYWORDS = frozenset(
+    ("and", "or", "not", "implies", "iff", "in", "true", "false", "if", "then", "else", "for")
+)
+_VOTES = {"median": "median", "max": "max", "min": "min"}
+_SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60), "h": Fraction(3600)}
 
 
 class ExpressionError(Exception):
@@ -74,7 +80,7 @@ def tokens(text: str) -> list[Token]:
 def parse(text: str) -> Expr:
     """The syntax tree of one expression; raises `ExpressionError`."""
     parser = _Parser(tokens(text))
-    tree = parser.iff()
+    tree = parser.whole()
     parser.finish()
     return tree
 
@@ -106,7 +112,21 @@ class _Parser:
         if self._next.kind != "end":
             raise ExpressionError(self._next.at, f"`{self._next.text}` is not expected here")
 
-    def iff(self) -> Expr:
+    def whole(self) -> Expr:
+        """The loosest form: `if c then a else b`, or what `iff` connects."""
+        if not self._is("if"):
+            return self._iff()
+        at = self._take().at
+        self._deeper(at)
+        condition = self.whole()
+        self._expect("then")
+        first = self.whole()
+        self._expect("else")
+        second = self.whole()
+        self._depth -= 1
+        return Choice(at, condition, first, second)
+
+    def _iff(self) -> Expr:
         left = self._implies()
         while self._is("iff"):
             at = self._take().at
@@ -132,12 +152,24 @@ class _Parser:
 
     def _negated(self) -> Expr:
         if not self._is("not"):
-            return self._compared()
+            return self._lasting()
         at = self._take().at
         self._deeper(at)
         operand = self._negated()
         self._depth -= 1
         return Not(at, operand)
+
+    def _lasting(self) -> Expr:
+        start = self._index
+        found = self._compared()
+        if not self._is("for"):
+            return found
+        row = " ".join(token.text for token in self._tokens[start : self._index])
+        at = self._take().at
+        number, unit = self._take(), self._take()
+        if number.kind != "number" or unit.text not in _SECONDS:
+            raise ExpressionError(number.at, "expected a duration such as `10 s` after `for`")
+        return For(at, found, Fraction(number.text) * _SECONDS[unit.text], row)
 
     def _compared(self) -> Expr:
         first = self._sum()
@@ -152,18 +184,22 @@ class _Parser:
     def _member(self, operand: Expr) -> Member:
         at = self._take().at
         self._expect("(")
-        values: list[Number] = []
-        while True:
-            sign = -1 if self._is("-") and self._take() else 1
-            token = self._take()
-            if token.kind != "number":
-                raise ExpressionError(token.at, f"expected a number, found `{token.text}`")
-            values.append(Number(token.at, sign * Fraction(token.text)))
-            if not self._is(","):
-                break
+        values = [self._value()]
+        while self._is(","):
             self._take()
+            values.append(self._value())
         self._expect(")")
         return Member(at, operand, tuple(values))
+
+    def _value(self) -> Expr:
+        """A whole number or the label of an enum."""
+        negative = self._is("-") and bool(self._take())
+        token = self._take()
+        if token.kind == "number":
+            return Number(token.at, Fraction(token.text) * (-1 if negative else 1))
+        if token.kind == "word" and not negative and token.text not in KEYWORDS:
+            return Ref(token.at, token.text)
+        raise ExpressionError(token.at, f"expected a number or a label, found `{token.text}`")
 
     def _sum(self) -> Expr:
         left = self._product()
@@ -194,13 +230,14 @@ class _Parser:
             return Number(token.at, Fraction(token.text))
         if token.kind == "op" and token.text == "(":
             self._deeper(token.at)
-            inner = self.iff()
+            inner = self.whole()
             self._depth -= 1
             self._expect(")")
             return inner
         if token.kind == "word" and token.text not in KEYWORDS - {"true", "false"}:
             return self._word(token)
-        raise ExpressionError(token.at, f"expected a value, found `{token.text}`")
+        hint = "; put `if ... then ... else ...` into parentheses here" if token.text == "if" else ""
+        raise ExpressionError(token.at, f"expected a value, found `{token.text}`{hint}")
 
     def _word(self, token: Token) -> Expr:
         if token.text in {"true", "false"}:
@@ -216,22 +253,31 @@ class _Parser:
             return Ref(token.at, name.text, cast("Form", token.text))
         if token.text in FUNCTIONS:
             return self._call(token)
-        if token.text in LATER:
-            raise ExpressionError(token.at, f"`{token.text}` is not built yet")
-        raise ExpressionError(token.at, f"`{token.text}` is not a function; there are {_listed()}")
+        near = nearest(token.text, FUNCTIONS | FORMS)
+        raise ExpressionError(token.at, f"`{token.text}` is not a function{near}; there are {_listed()}")
 
     def _call(self, token: Token) -> Call:
         self._take()
         self._deeper(token.at)
-        arguments = [self._sum()]
+        function = self._voted() if token.text == "vote" else token.text
+        arguments = [self.whole()]
         while self._is(","):
             self._take()
-            arguments.append(self._sum())
+            arguments.append(self.whole())
         self._depth -= 1
         self._expect(")")
-        if token.text == "abs" and len(arguments) != 1:
+        if function == "abs" and len(arguments) != 1:
             raise ExpressionError(token.at, "`abs` takes one value")
-        return Call(token.at, token.text, tuple(arguments))
+        if function == "median" and len(arguments) % 2 == 0:
+            raise ExpressionError(token.at, "`vote(median, ...)` takes an odd number of values")
+        return Call(token.at, function, tuple(arguments))
+
+    def _voted(self) -> str:
+        word = self._take()
+        if word.text not in _VOTES:
+            raise ExpressionError(word.at, "`vote` begins with `median`, `max` or `min`, then the values")
+        self._expect(",")
+        return _VOTES[word.text]
 
     def _deeper(self, at: int) -> None:
         self._depth += 1

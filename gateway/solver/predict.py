@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gateway.core.ports import CheckRequest, StateInterval, StateSet
+from gateway.core.ports import CheckRequest, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue, exact
 from gateway.solver.affine import Affine
 from gateway.solver.condense import Plan
-from gateway.solver.interval import outward
+from gateway.solver.course import backup_course
+from gateway.solver.interval import SCALE, outward
 from gateway.solver.module import Interval, Variable
+from gateway.solver.past import Past, carried_on, micros_down, micros_up, recall
+from gateway.solver.past import usable as carried_before
 from gateway.solver.ruleset import RuleSet
 
-LONGEST_GAP_STEPS = 10  # a carried set older than this is forgotten
-_MICRO = 1_000_000
+_EVER = Fraction(10**9)  # seconds: the age of what never came
+_MOST_VALUES = 128  # of a whole number that are told apart
 _GRID = 1_000_000  # of carried states: short numbers keep Z3 out of its big integers
 
 
@@ -36,22 +39,12 @@ class Facts:
     ]  # value, seconds since it ceased (rounded down)
     held: Mapping[str, Fraction]
     carried_used: bool
+    carry: StateSet  # into the next check
     read: Mapping[str, Interval]  # where each measured variable may have been since its own reading
     age: Fraction  # of the oldest reading, seconds
 
-    def state_set(self, at: float) -> StateSet:
-        """What to carry into the next check."""
-        return StateSet(at=at, intervals={t: StateInterval(low, high) for t, (low, high) in self.now.items()})
-
-
-def micros_up(value: float) -> Fraction:
-    """Seconds rounded up to a microsecond: an exact short decimal."""
-    return Fraction(math.ceil(value * _MICRO), _MICRO)
-
-
-def micros_down(value: float) -> Fraction:
-    """Seconds rounded down to a microsecond."""
-    return Fraction(math.floor(value * _MICRO), _MICRO)
+    past: Past = field(default_factory=Past)
+    quality: Mapping[str, Interval] = field(default_factory=dict)  # `good(TAG)` and `age(TAG)`
 
 
 def observe(rules: RuleSet, request: CheckRequest) -> Facts:
@@ -60,22 +53,23 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
         msg = "no constraint module is in force, and an empty rule set permits nothing"
         raise UnusableError(msg)
     old = {str(v.tag): _in_force(v, request) for v in rules.actions}
-    skew = _skew(rules, request.inputs)
-    measured: dict[str, Interval] = {}
-    ages: dict[str, Fraction] = {}
-    for variable in rules.measured:
-        ages[variable.tag] = _age(variable, request)
-        measured[variable.tag] = _reading(
-            variable, request.inputs[variable.tag], ages[variable.tag], skew, rules
-        )
+    ages, bad = _ages(rules, request)
+    skew = _skew(rules, request.inputs, bad)
+    measured = {
+        str(v.tag): v.range if v.tag in bad else _reading(v, request.inputs[v.tag], ages[v.tag], skew, rules)
+        for v in rules.measured
+    }
     since = {tag: _hull(values) for tag, values in old.items()}
     fresh = {
         tag: forward(rules, measured, since, ages[tag])[tag] if tag in rules.forms else interval
         for tag, interval in measured.items()
     }
-    now, used = _with_carried(rules, request, fresh)
+    met, used = _with_carried(rules, request, fresh)
+    now = {tag: _short(interval) for tag, interval in met.items()}
+    quality = _quality(rules, request, bad)
+    past = recall(rules, request, now, {**{f"prev({t})": span for t, span in since.items()}, **quality})
     return Facts(
-        now={tag: _short(interval) for tag, interval in now.items()},
+        now=now,
         old=old,
         history={
             str(v.tag): tuple((e.value, micros_down(e.ceased_s_ago)) for e in request.history[v.tag])
@@ -83,6 +77,9 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
         },
         held={str(v.tag): micros_down(request.held_s.get(v.tag, 0.0)) for v in rules.actions},
         carried_used=used,
+        carry=carried_on(rules, request, now, past.rows),
+        past=past,
+        quality=quality,
         read={tag: _hull((*interval, *fresh[tag])) for tag, interval in measured.items()},
         age=max(ages.values(), default=Fraction(0)),
     )
@@ -97,7 +94,25 @@ def box(
 ) -> dict[str, tuple[int, int]]:
     """Every symbol of a plan, or those named, as an interval in whole units, for one proposal."""
     wanted = plan.symbols if names is None else names
-    return {name: outward(*_symbol(rules, plan, facts, new, name)) for name in wanted}
+    course = _course(rules, plan, facts, new) if rules.terminal else {}
+    return {name: outward(*(course.get(name) or _symbol(rules, plan, facts, new, name))) for name in wanted}
+
+
+def choices(
+    rules: RuleSet, plan: Plan, facts: Facts, within: Mapping[str, tuple[int, int]]
+) -> dict[str, tuple[Fraction, ...]]:
+    """Symbols that have one of a few exact values: values in force, and what counts in whole numbers."""
+    found = {f"old:{tag}": values for tag, values in facts.old.items()}
+    for name in plan.whole:
+        low, high = within[name]
+        if low == high:
+            continue
+        variable = rules.variables.get(TagId(name.partition(":")[2]))
+        values = range(2) if variable is None else variable.whole or ()
+        kept = tuple(Fraction(n) for n in values if low <= n * SCALE <= high)
+        if len(kept) <= _MOST_VALUES:
+            found[name] = kept
+    return found
 
 
 def rates(rules: RuleSet, facts: Facts, tag: str, value: Fraction) -> Interval:
@@ -111,9 +126,8 @@ def rates(rules: RuleSet, facts: Facts, tag: str, value: Fraction) -> Interval:
 
 
 def reading_error(variable: Variable) -> Fraction:
-    """How far a reading may lie from the truth: its stated error, and half a count of a real (S4)."""
-    half_a_count = abs(variable.definition.scale) / 2 if variable.sort == "real" else Fraction(0)
-    return variable.error + half_a_count
+    """How far a reading may lie from the truth: error, deadband, half a count (S4)."""
+    return variable.uncertainty
 
 
 def forward(
@@ -138,7 +152,7 @@ def forward(
     return state
 
 
-def _symbol(  # noqa: PLR0911  one return for each kind of symbol
+def _symbol(  # noqa: C901, PLR0911, PLR0912  one return for each kind of symbol
     rules: RuleSet, plan: Plan, facts: Facts, new: Mapping[TagId, Fraction], name: str
 ) -> Interval:
     kind, _, rest = name.partition(":")
@@ -152,6 +166,15 @@ def _symbol(  # noqa: PLR0911  one return for each kind of symbol
             return _hull(facts.old[tag])
         case "rate":
             return rates(rules, facts, tag, new[tag])
+        case "was":
+            return facts.past.was[tag]
+        case "for":
+            surely, possibly = facts.past.holds[f"for({rest})"]
+            return Fraction(surely), Fraction(possibly)
+        case "good" | "age":
+            return facts.quality[f"{kind}({tag})"]
+        case "held":
+            return facts.held[tag], facts.held[tag]
         case "kept_on" | "may_rise":
             return _kept(rules.variables[tag], facts, kind)
     index = int(kind[1:])
@@ -187,27 +210,54 @@ def _in_force(variable: Variable, request: CheckRequest) -> tuple[Fraction, ...]
     return values
 
 
-def _age(variable: Variable, request: CheckRequest) -> Fraction:
+def _ages(rules: RuleSet, request: CheckRequest) -> tuple[dict[str, Fraction], frozenset[str]]:
+    """Age of every reading, and the tags that have none to use though the rules go on without."""
+    ages: dict[str, Fraction] = {}
+    bad: set[str] = set()
+    for variable in rules.measured:
+        why = _unusable(variable, request)
+        if why and variable.tag not in rules.tolerated:
+            raise UnusableError(why)
+        if why:
+            bad.add(variable.tag)
+            ages[variable.tag] = Fraction(0)
+        else:
+            age = request.taken_at - request.inputs[variable.tag].confirmed_at
+            ages[variable.tag] = micros_up(max(0.0, age))
+    return ages, frozenset(bad)
+
+
+def _unusable(variable: Variable, request: CheckRequest) -> str:
+    """Why a sample must not be used, empty when it may be."""
     tag = variable.tag
     sample = request.inputs.get(tag)
     if sample is None or sample.value is None:
-        msg = f"`{tag}` has no value"
-        raise UnusableError(msg)
+        return f"`{tag}` has no value"
     if not sample.status.is_plain_good and sample.status.name not in variable.accept_quality:
-        msg = f"`{tag}` is {StatusCode(sample.status).name}, and only Good may be used for a write"
-        raise UnusableError(msg)
+        return f"`{tag}` is {StatusCode(sample.status).name}, and only Good may be used for a write"
     age = request.taken_at - sample.confirmed_at
     if not math.isfinite(age):
-        msg = f"`{tag}` was never confirmed by its source"
-        raise UnusableError(msg)
+        return f"`{tag}` was never confirmed by its source"
     if variable.max_age is not None and age > variable.max_age:
-        msg = f"`{tag}` is {age:.3f} s old, and at most {float(variable.max_age):g} s are allowed"
-        raise UnusableError(msg)
-    return micros_up(max(0.0, age))
+        return f"`{tag}` is {age:.3f} s old, and at most {float(variable.max_age):g} s are allowed"
+    return ""
 
 
-def _skew(rules: RuleSet, inputs: Mapping[TagId, TagValue]) -> Fraction:
-    stamps = [inputs[v.tag].confirmed_at for v in rules.measured if v.tag in inputs]
+def _quality(rules: RuleSet, request: CheckRequest, bad: frozenset[str]) -> dict[str, Interval]:
+    """What `good` and `age` say of each tag they are asked of."""
+    found: dict[str, Interval] = {}
+    for tag in rules.asked:
+        sample = request.inputs.get(TagId(tag))
+        age = math.inf if sample is None else max(0.0, request.taken_at - sample.confirmed_at)
+        known = math.isfinite(age)
+        found[f"age({tag})"] = (micros_down(age), micros_up(age)) if known else (_EVER, _EVER)
+        usable = Fraction(tag not in bad)
+        found[f"good({tag})"] = usable, usable
+    return found
+
+
+def _skew(rules: RuleSet, inputs: Mapping[TagId, TagValue], bad: frozenset[str]) -> Fraction:
+    stamps = [inputs[v.tag].confirmed_at for v in rules.measured if v.tag in inputs and v.tag not in bad]
     finite = [s for s in stamps if math.isfinite(s)]
     return micros_up(max(finite) - min(finite)) if finite else Fraction(0)
 
@@ -221,7 +271,11 @@ def _reading(variable: Variable, sample: TagValue, age: Fraction, skew: Fraction
         shown = f"{float(low):g} to {float(high):g} {variable.unit}".strip()
         msg = f"`{variable.tag}` ({shown}) is not wholly inside its range"
         raise UnusableError(msg)
-    if variable.tag not in rules.forms:
+    if variable.labels is not None and value not in variable.labels.values():
+        known = ", ".join(f"{label} {number}" for label, number in variable.labels.items())
+        msg = f"`{variable.tag}` reads {value}, which is none of its values ({known})"
+        raise UnusableError(msg)
+    if variable.tag not in rules.forms and variable.max_rate is not None:
         low, high = _grown(variable, (low, high), age + skew)
     elif variable.physical is not None:
         low, high = max(low, variable.physical[0]), min(high, variable.physical[1])
@@ -251,6 +305,8 @@ def _grown(variable: Variable, interval: Interval, seconds: Fraction) -> Interva
     else:
         reach = variable.max_rate * seconds
         low, high = interval[0] - reach, interval[1] + reach
+        if variable.sort != "real":  # it may count up at any moment
+            low, high = Fraction(math.floor(low)), Fraction(math.ceil(high))
     if variable.physical is not None:
         low, high = max(low, variable.physical[0]), min(high, variable.physical[1])
     return low, high
@@ -259,12 +315,10 @@ def _grown(variable: Variable, interval: Interval, seconds: Fraction) -> Interva
 def _with_carried(
     rules: RuleSet, request: CheckRequest, now: dict[str, Interval]
 ) -> tuple[dict[str, Interval], bool]:
-    carried = request.carried
+    carried = carried_before(rules, request)
     if carried is None:
         return now, False
     gap = request.taken_at - carried.at
-    if not 0 <= gap <= LONGEST_GAP_STEPS * rules.modules[0].step:
-        return now, False
     start = {t: (i.low, i.high) for t, i in carried.intervals.items() if t in now}
     if start.keys() != now.keys():
         return now, False
@@ -286,6 +340,21 @@ def _with_carried(
             )
             raise UnusableError(msg)
     return met, True
+
+
+def _course(rules: RuleSet, plan: Plan, facts: Facts, new: Mapping[TagId, Fraction]) -> dict[str, Interval]:
+    """The backup's actions after the proposal's time, one segment after the other."""
+    found: dict[str, Interval] = {}
+    proposed = {str(v.tag): _hull((*facts.old[v.tag], new[v.tag])) for v in rules.actions}
+    states: list[dict[str, Interval]] = [dict(facts.now)]
+    for segment in plan.segments:
+        acting = proposed
+        if segment.backup:
+            found = backup_course(rules, plan, states, new)
+            k = len(states) - 1
+            acting = {str(v.tag): found[f"b{k}:{v.tag}"] for v in rules.actions}
+        states.append(forward(rules, states[-1], acting, segment.end - segment.start))
+    return found
 
 
 def _partly(form: Affine, name: str, part: Fraction) -> Affine:

@@ -78,7 +78,7 @@ def described(
         variable = rules.variables[TagId(name)]
         value = point.get(name) if variable.action else start.get(name)
         if value is not None:
-            parts.append(f"{rule.names.get(name, name)} {quantity(value, variable.unit)}")
+            parts.append(f"{rule.names.get(name, name)} {variable.text(value)}")
     with_others = f", with {', '.join(parts)}" if parts else ""
     when = plan.instant(duty.instant)
     at = f" after {float(when):.3g} s" if when else ""

@@ -6,16 +6,21 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 
 from gateway.core.errors import ConstraintError
 from gateway.core.tag import TagDefinition, TagId
-from gateway.solver.affine import Affine, Atom, Every, Formula, mapped, symbol
+from gateway.solver import normal, steady
+from gateway.solver.affine import Affine, Formula, mapped, negated, symbol, symbols
+from gateway.solver.canonical import form_text, formula_text
 from gateway.solver.errors import ModuleRefusedError
+from gateway.solver.interval import Scaled, scaled
+from gateway.solver.joining import joined
 from gateway.solver.module import BackupEntry, Constraint, Interval, Module, Variable
-from gateway.solver.syntax import Connective, Expr, renamed
+from gateway.solver.syntax import Connective, Expr, references, renamed, timed
 
-_KEYED = ("prev", "rate", "kept_on", "may_rise")
+_KEYED = ("prev", "rate", "kept_on", "may_rise", "held", "good", "age")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +38,20 @@ class Rule:
     def where(self) -> str:
         """File and line."""
         return f"{self.source}:{self.constraint.line}"
+
+    @property
+    def binding(self) -> bool:
+        """Whether it refuses: not what is only reported, nor what no action can influence."""
+        return self.constraint.kind != "informational" and not self.constraint.monitor
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """One `c for N s` of the set: its key in formulas, how long, and the row of checks that tells."""
+
+    key: str
+    seconds: Fraction
+    row: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +78,7 @@ class RuleSet:
     safe_set: tuple[Rule, ...]
     backup: tuple[BackupStep, ...]
     repairable: frozenset[TagId]
+    terminal: tuple[Rule, ...] = ()
 
     @staticmethod
     def of(modules: Iterable[Module], generation: int) -> RuleSet:
@@ -81,6 +101,72 @@ class RuleSet:
         """The tags the set reads or writes."""
         return {tag: v.definition for tag, v in self.variables.items()}
 
+    @cached_property
+    def horizon(self) -> int:
+        """Steps that rules with `always` are shown over: the longest that a module asks for."""
+        return max((m.horizon for m in self.modules), default=0)
+
+    @cached_property
+    def invariant(self) -> tuple[Rule, ...]:
+        """What the backup never leaves once it is there."""
+        return (*self.safe_set, *self.terminal)
+
+    @cached_property
+    def tolerated(self) -> frozenset[TagId]:
+        """Measured tags that every module that knows them accepts bad, missing or old."""
+        return frozenset(
+            v.tag
+            for v in self.measured
+            if all(v.tag in m.tolerated for m in self.modules if v.tag in m.tags.values())
+        )
+
+    @cached_property
+    def timers(self) -> tuple[Timer, ...]:
+        """Every `for` of the set."""
+        found = frozenset().union(*(timed(rule.tree) for rule in self.rules))
+        return tuple(Timer(f.key, f.seconds, f.row) for f in sorted(found, key=lambda f: f.key))
+
+    @cached_property
+    def rows(self) -> Mapping[str, tuple[Scaled, Scaled]]:
+        """By the name of its row, what each `for` asks about, over tags, and its opposite."""
+        found = frozenset().union(*(timed(rule.tree) for rule in self.rules))
+        asked = {f.row: normal.formula(f.operand) for f in found}
+        return {row: (scaled(asked[row]), scaled(negated(asked[row]))) for row in sorted(asked)}
+
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """Measured tags that `good` or `age` is asked of."""
+        found = frozenset().union(*(references(rule.tree) for rule in self.rules))
+        return frozenset(r.name for r in found if r.form in {"good", "age"})
+
+    @cached_property
+    def remembered(self) -> frozenset[str]:
+        """Measured tags whose value one step ago is asked for."""
+        measured = {str(v.tag) for v in self.measured}
+        asked = frozenset().union(*(references(rule.tree) for rule in self.rules))
+        return frozenset(r.name for r in asked if r.form in {"prev", "rate"} and r.name in measured)
+
+    @cached_property
+    def _influenced(self) -> frozenset[str]:
+        """Keys of formulas that depend on what is proposed."""
+        forms = ("prev", "rate", "kept_on", "may_rise", "held")
+        return self.moving | {f"{form}({tag})" for form in forms for tag in self.moving}
+
+    @cached_property
+    def _beyond_reach(self) -> Rule | None:
+        """A rule that refuses although no action can do anything about it (S5)."""
+        return next((r for r in self.rules if r.binding and not symbols(r.formula) & self._influenced), None)
+
+    @cached_property
+    def moving(self) -> frozenset[str]:
+        """Actions, and measured tags that they move, at once or by way of others."""
+        found = {str(v.tag) for v in self.actions}
+        while True:
+            more = {tag for tag, form in self.forms.items() if form.symbols & found} - found
+            if not more:
+                return frozenset(found)
+            found |= more
+
     @property
     def module_ids(self) -> frozenset[str]:
         """Ids of the modules in force."""
@@ -89,41 +175,34 @@ class RuleSet:
     @cached_property
     def proof_digest(self) -> str:
         """Digest of everything the invariance of the safe set depends on, and of nothing else."""
-        content = {
-            "variables": {
-                str(tag): [
-                    v.sort,
-                    v.action,
-                    *map(str, v.range),
-                    str(v.error),
-                    str(v.max_rate),
-                    str(v.physical),
-                    str(v.definition.scale),
-                ]
-                for tag, v in sorted(self.variables.items())
-            },
+        content: dict[str, object] = {
+            "variables": {str(tag): _premises(v) for tag, v in sorted(self.variables.items())},
             "step": str(self.modules[0].step) if self.modules else "",
-            "dynamics": {name: _form_text(form) for name, form in sorted(self.forms.items())},
+            "dynamics": {name: form_text(form) for name, form in sorted(self.forms.items())},
             "disturbances": {
                 n: [str(low), str(high)] for n, (low, high) in sorted(self.disturbances.items())
             },
             "rules": sorted(
-                [r.constraint.kind, r.constraint.always, _formula_text(r.formula)]
+                [r.constraint.kind, r.constraint.always, formula_text(r.formula)]
                 for r in self.rules
-                if r.constraint.kind != "informational"
+                if r.binding
             ),
-            "safe_set": sorted(_formula_text(r.formula) for r in self.safe_set),
+            "safe_set": sorted(formula_text(r.formula) for r in self.safe_set),
             "backup": [
                 [
-                    _formula_text(s.formula) if s.formula is not None else "",
+                    formula_text(s.formula) if s.formula is not None else "",
                     sorted(map(str, s.entry.moves.items())),
                 ]
                 for s in self.backup
             ],
         }
+        if self.terminal:
+            content["terminal"] = sorted(formula_text(r.formula) for r in self.terminal)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def armable(self, actions: Iterable[TagId], proved: Collection[str]) -> str:
+    def armable(  # noqa: PLR0911  one return for each reason
+        self, actions: Iterable[TagId], proved: Collection[str]
+    ) -> str:
         """Why a point that writes `actions` may not be armed; empty when it may (S1, S5, S11).
 
         `proved` are the proof digests that are committed or were proved at load.
@@ -135,11 +214,34 @@ class RuleSet:
                 return f"no module in force governs `{tag}`"
         if not self.forms:
             return "no module in force has dynamics: its rules claim the snapshot only"
-        if not self.backup or not self.safe_set:
+        if not self.backup or not self.invariant:
             return "no module in force declares a `backup` and a `safe_set`"
+        if self._beyond_reach is not None:
+            return (
+                f"no action can influence `{self._beyond_reach.constraint.id}` ({self._beyond_reach.where}); "
+                "mark it `monitor`, and it is reported instead"
+            )
         if self.proof_digest not in proved:
             return "the safe set of the modules in force is not proved invariant under their backup"
         return ""
+
+
+def _premises(v: Variable) -> list[object]:
+    """What a proof assumes of a variable."""
+    found: list[object] = [
+        v.sort,
+        v.action,
+        *map(str, v.range),
+        str(v.error),
+        str(v.max_rate),
+        str(v.physical),
+        str(v.definition.scale),
+    ]
+    if v.labels is not None:
+        found.append(sorted(v.labels.values()))
+    if v.sort == "real" and v.uncertainty != v.error + abs(v.definition.scale) / 2:
+        found.append(str(v.uncertainty))
+    return found
 
 
 def _combined(modules: tuple[Module, ...], generation: int) -> RuleSet:
@@ -150,11 +252,18 @@ def _combined(modules: tuple[Module, ...], generation: int) -> RuleSet:
         for variable in module.variables.values():
             known = variables.get(variable.tag)
             try:
-                variables[variable.tag] = variable if known is None else _joined(known, variable)
+                variables[variable.tag] = variable if known is None else joined(known, variable)
             except ValueError as exc:
                 problems.append(ConstraintError(module.source, 1, 1, str(exc)))
     dynamics, forms, disturbances = _dynamics(modules, problems)
     backup = _backup(modules, problems)
+    rules = tuple(_rule(m, c) for m in modules for c in m.rules)
+    for rule in rules:
+        broken = steady.breaks_between(rule.formula, forms) if rule.constraint.always else ()
+        if broken:
+            named = [rule.names.get(tag, tag) for tag in broken]
+            said = f"{steady.problem(named)}, in `{rule.constraint.text}`"
+            problems.append(ConstraintError(rule.source, rule.constraint.line, 1, said))
     if problems:
         raise ModuleRefusedError(tuple(problems))
     content = "".join(f"{m.id} {m.revision} {m.digest} {m.priority}\n" for m in modules)
@@ -166,8 +275,9 @@ def _combined(modules: tuple[Module, ...], generation: int) -> RuleSet:
         dynamics=dynamics,
         forms=forms,
         disturbances=disturbances,
-        rules=tuple(_rule(m, c) for m in modules for c in m.rules),
+        rules=rules,
         safe_set=tuple(_rule(m, c) for m in modules for c in m.safe_set),
+        terminal=tuple(_rule(m, c) for m in modules for c in m.terminal),
         backup=backup,
         repairable=frozenset(m.tags[name] for m in modules for name in m.repair),
     )
@@ -190,38 +300,9 @@ def _distinct(modules: tuple[Module, ...], problems: list[ConstraintError]) -> N
                     1,
                     1,
                     f"its step of {float(module.step):g} s differs from {float(modules[0].step):g} s of "
-                    f"`{modules[0].id}`; unlike steps are not built yet",
+                    f"`{modules[0].id}`; modules in force together share one step",
                 )
             )
-
-
-def _joined(one: Variable, other: Variable) -> Variable:
-    """Both modules' view of a tag: the weaker of each assumption, the stronger of each demand."""
-    if (one.sort, one.action) != (other.sort, other.action):
-        msg = (
-            f"`{other.name}` ({other.tag}) is declared otherwise than `{one.name}` of another module in force"
-        )
-        raise ValueError(msg)
-    ages = [age for age in (one.max_age, other.max_age) if age is not None]
-    physical = one.physical or other.physical
-    if one.physical is not None and other.physical is not None:
-        physical = (min(one.physical[0], other.physical[0]), max(one.physical[1], other.physical[1]))
-    rates = [rate for rate in (one.max_rate, other.max_rate) if rate is not None]
-    low, high = max(one.range[0], other.range[0]), min(one.range[1], other.range[1])
-    if low > high:
-        msg = f"the ranges of `{other.name}` ({other.tag}) have nothing in common"
-        raise ValueError(msg)
-    return replace(
-        one,
-        range=(low, high),
-        error=max(one.error, other.error),
-        max_age=min(ages, default=None),
-        max_rate=max(rates, default=None),
-        physical=physical,
-        min_on=max(one.min_on, other.min_on),
-        min_off=max(one.min_off, other.min_off),
-        accept_quality=one.accept_quality & other.accept_quality,
-    )
 
 
 def _dynamics(
@@ -241,7 +322,7 @@ def _dynamics(
                         1,
                         1,
                         f"its dynamics of `{name}` differ from those of another module in force; "
-                        "differing dynamics are not built yet",
+                        "modules in force together share one",
                     )
                 )
             trees.setdefault(tag, renamed(module.dynamics[name], module.tags))
@@ -259,7 +340,7 @@ def _backup(modules: tuple[Module, ...], problems: list[ConstraintError]) -> tup
         mine: dict[TagId, list[tuple[str, str]]] = {}
         found = [_step(module, entry) for entry in module.backup]
         for step in found:
-            guard = _formula_text(step.formula) if step.formula is not None else ""
+            guard = formula_text(step.formula) if step.formula is not None else ""
             for name, move in step.entry.moves.items():
                 mine.setdefault(TagId(name), []).append((guard, str(move)))
         for tag, policy in mine.items():
@@ -314,18 +395,3 @@ def _renamed(key: str, module: Module) -> str:
             name = key[len(form) + 1 : -1]
             return f"{form}({module.tags[name]})"
     return str(module.tags.get(key, TagId(key)))
-
-
-def _form_text(form: Affine) -> str:
-    terms = " + ".join(f"{factor}*{name}" for name, factor in sorted(form.terms.items()))
-    return f"{form.constant} + {terms}"
-
-
-def _formula_text(formula: Formula) -> str:
-    return str(_plain(formula))
-
-
-def _plain(formula: Formula) -> list[object]:
-    if isinstance(formula, Atom):
-        return [_form_text(formula.form), formula.strict]
-    return ["every" if isinstance(formula, Every) else "some", [_plain(part) for part in formula.parts]]

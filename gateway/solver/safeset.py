@@ -27,13 +27,14 @@ from gateway.config.model import TagRow
 from gateway.config.tags import parse_csv, tag_definition
 from gateway.solver.affine import negated
 from gateway.solver.compile import compile_module
+from gateway.solver.condense import LEASE_S
+from gateway.solver.course import SLOWEST_RAMP
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.module import Ramp
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.story import SLOWEST_RAMP, Story
+from gateway.solver.story import Story
 from gateway.solver.terms import Terms, fraction
 
-LEASE_S = Fraction(4)  # period, lease time-out and scan: how long the PLC may go on with the last values
 _LONGEST = 40  # steps after which a fallback must be back in the set
 
 
@@ -99,7 +100,7 @@ def _fallback_steps(rules: RuleSet) -> int:
 
 def prove(rules: RuleSet, *, budget_s: float = 60.0, lease_s: Fraction = LEASE_S) -> Proof:
     """Whether the set is invariant; no answer within the budget counts as no."""
-    if not rules.backup or not rules.safe_set or not rules.forms:
+    if not rules.backup or not rules.invariant or not rules.forms:
         return Proof(
             digest=rules.proof_digest, escape="there is no dynamics, `backup` or `safe_set` to prove"
         )

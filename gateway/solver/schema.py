@@ -49,6 +49,15 @@ def seconds(value: object) -> Fraction:
     return number * _TIMES[unit]
 
 
+def step(value: object) -> Fraction:
+    """A duration above 0."""
+    found = seconds(value)
+    if not found:
+        msg = "a step of 0 s leads nowhere; write how long one application of `dynamics` stands for"
+        raise ValueError(msg)
+    return found
+
+
 def interval(value: object) -> tuple[Fraction, Fraction]:
     """`["0", "5"]` with the lower end first."""
     if not isinstance(value, list | tuple) or len(value) != 2:  # noqa: PLR2004  an interval has two ends
@@ -70,14 +79,31 @@ def not_negative(value: object) -> Fraction:
     return number
 
 
-Exact = Annotated[Fraction, pydantic.PlainValidator(decimal)]
-Distance = Annotated[Fraction, pydantic.PlainValidator(not_negative)]
-Seconds = Annotated[Fraction, pydantic.PlainValidator(seconds)]
-Interval = Annotated[tuple[Fraction, Fraction], pydantic.PlainValidator(interval)]
-Quantity = Annotated[tuple[Fraction, str], pydantic.PlainValidator(quantity)]
-Value = Annotated[
-    Fraction | bool, pydantic.PlainValidator(lambda v: v if isinstance(v, bool) else decimal(v))
+def value(given: object) -> Fraction | bool | str:
+    """What a case gives: a number, true or false, or the label of an enum."""
+    if isinstance(given, bool) or (isinstance(given, str) and given.isidentifier()):
+        return given
+    return decimal(given)
+
+
+_NUMBER = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^[+-]?\d+(\.\d+)?$"}]}
+_DURATION = {"type": "string", "pattern": r"^\d+(\.\d+)?\s+(ms|s|min|h)$", "examples": ["2 s"]}
+_PAIR = {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}
+_VALUE = {"anyOf": [*_NUMBER["anyOf"], {"type": "boolean"}, {"type": "string"}]}
+
+Exact = Annotated[Fraction, pydantic.PlainValidator(decimal), pydantic.WithJsonSchema(_NUMBER)]
+Distance = Annotated[Fraction, pydantic.PlainValidator(not_negative), pydantic.WithJsonSchema(_NUMBER)]
+Seconds = Annotated[Fraction, pydantic.PlainValidator(seconds), pydantic.WithJsonSchema(_DURATION)]
+Interval = Annotated[
+    tuple[Fraction, Fraction], pydantic.PlainValidator(interval), pydantic.WithJsonSchema(_PAIR)
 ]
+Quantity = Annotated[
+    tuple[Fraction, str],
+    pydantic.PlainValidator(quantity),
+    pydantic.WithJsonSchema({"type": ["string", "number"], "examples": ["2 m3/h/s"]}),
+]
+Value = Annotated[Fraction | bool | str, pydantic.PlainValidator(value), pydantic.WithJsonSchema(_VALUE)]
+Name = Annotated[str, pydantic.Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 
 
 class Shape(pydantic.BaseModel):
@@ -90,11 +116,13 @@ class VariableShape(Shape):
     """One variable: a measured tag, or an action the gateway may write."""
 
     tag: str
-    type: Literal["real", "bool", "int"]
+    type: Literal["real", "bool", "int", "enum"]
+    values: list[str] | Mapping[str, pydantic.StrictInt] | None = None
     unit: str = ""
     range: Interval | None = None
     role: Literal["measured", "action"] = "measured"
     error: Distance | None = None
+    error_reason: str | None = None
     max_age: Seconds | None = None
     max_rate: Quantity | None = None
     physical: Interval | None = None
@@ -112,6 +140,27 @@ class ConstraintShape(Shape):
     when: str | None = None
     always: bool = False
     message: str = ""
+    row: str = ""
+    monitor: bool = False
+
+
+class StateShape(Shape):
+    """One state of a sequence."""
+
+    state: str
+    min: Seconds | None = None
+    max: Seconds | None = None
+    next: list[str] | None = None
+
+
+class SequenceShape(Shape):
+    """Ordered states of an enum action."""
+
+    id: Name
+    variable: str
+    kind: Literal["critical", "standard", "informational"] = "standard"
+    cyclic: bool = False
+    states: Annotated[list[StateShape], pydantic.Field(min_length=2, max_length=16)]
 
 
 class CaseShape(Shape):
@@ -119,22 +168,28 @@ class CaseShape(Shape):
 
     given: Mapping[str, Value]
     previous: Mapping[str, Value | str] = {}
+    age: Mapping[str, Seconds] = {}
+    bad: list[str] = []
+    held: Mapping[str, Seconds] = {}
     expect: Literal["permitted"] | Mapping[Literal["violated"], list[str]]
 
 
 class ModuleShape(Shape):
     """A module file."""
 
-    id: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+    id: Name
     revision: Annotated[int, pydantic.Field(ge=1)]
     language: int
     priority: Annotated[int, pydantic.Field(ge=0, le=15)] = 8
-    step: Seconds
+    step: Annotated[Fraction, pydantic.PlainValidator(step), pydantic.WithJsonSchema(_DURATION)]
+    horizon: Annotated[int, pydantic.Field(ge=0, le=60)] | None = None
     variables: Mapping[str, VariableShape]
     dynamics: Mapping[str, str | Mapping[str, Interval]] = {}
     constraints: list[ConstraintShape]
-    backup: list[Mapping[str, str | bool | Value]] = []
+    backup: list[Mapping[str, str | Value]] = []
+    sequences: list[SequenceShape] = []
     safe_set: list[str] = []
+    terminal: list[str] = []
     repair: Mapping[str, bool] = {}
     cases: list[CaseShape] = []
 

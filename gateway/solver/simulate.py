@@ -8,7 +8,7 @@ from fractions import Fraction
 from gateway.solver.condense import Duty, Plan
 from gateway.solver.evaluate import moved, truth
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.syntax import references
+from gateway.solver.syntax import For, Ref, keyed
 
 
 def trajectory(rules: RuleSet, plan: Plan, witness: Mapping[str, Fraction]) -> list[dict[str, Fraction]]:
@@ -23,7 +23,8 @@ def trajectory(rules: RuleSet, plan: Plan, witness: Mapping[str, Fraction]) -> l
         for name in rules.disturbances:
             point[name] = witness.get(f"d{k}:{name}", Fraction(0))
         for v in rules.actions:
-            acting = f"e{k}:{v.tag}" if segment.mixed else f"new:{v.tag}"
+            acting = f"b{k}" if segment.backup else f"e{k}" if segment.mixed else "new"
+            acting = f"{acting}:{v.tag}"
             point[v.tag] = witness.get(acting, Fraction(0))
         after = moved(rules.dynamics, point, (segment.end - segment.start) / plan.step)
         for v in rules.measured:
@@ -39,16 +40,29 @@ def violates(
 ) -> dict[str, Fraction] | None:
     """The point at which the witness violates a duty, by tag, or None where it does not."""
     tree = plan.rules[duty.rule].tree
-    point = dict(trajectory(rules, plan, witness)[duty.instant])
-    for reference in references(tree):
-        tag = reference.name
-        if reference.form == "prev":
-            point[reference.key] = witness[f"old:{tag}"]
-        elif reference.form != "now":
-            point[reference.key] = witness[f"{reference.form}:{tag}"]
-        elif tag not in point:
-            point[tag] = witness[f"old:{tag}" if duty.old else f"new:{tag}"]
+    course = trajectory(rules, plan, witness)
+    point = dict(course[duty.instant])
+    if duty.drift >= 0:
+        point |= {tag: value for tag, value in course[duty.drift].items() if tag not in rules.dynamics}
+    acting = f"b{duty.backup}" if duty.backup >= 0 else "old" if duty.old else "new"
+    for part in keyed(tree):
+        if isinstance(part, For):
+            point[part.key] = witness.get(f"for:{part.seconds} {part.row}", Fraction(0))
+        elif part.form != "now":
+            point[part.key] = _fact(plan, part, point, witness)
+        elif part.name not in point:
+            point[part.name] = witness.get(f"{acting}:{part.name}", Fraction(0))
     if truth(tree, point):
         return None
-    acting = {str(v.tag): witness.get(f"{'old' if duty.old else 'new'}:{v.tag}") for v in rules.actions}
-    return point | {tag: value for tag, value in acting.items() if value is not None}
+    values = {str(v.tag): witness.get(f"{acting}:{v.tag}") for v in rules.actions}
+    return point | {tag: value for tag, value in values.items() if value is not None}
+
+
+def _fact(plan: Plan, part: Ref, point: Mapping[str, Fraction], witness: Mapping[str, Fraction]) -> Fraction:
+    """What a reference says beside the present value."""
+    was = witness.get(f"was:{part.name}")
+    if part.form == "prev":
+        return witness.get(f"old:{part.name}", Fraction(0)) if was is None else was
+    if part.form == "rate" and was is not None:
+        return (point[part.name] - was) / plan.step
+    return witness.get(f"{part.form}:{part.name}", Fraction(0))  # what cancels out is in no form

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gateway.solver.affine import Affine, Atom, Every, Formula, Some, mapped, negated, symbol, symbols
+from gateway.solver.course import SLOWEST_RAMP
 from gateway.solver.module import Hold, Ramp, Variable
 from gateway.solver.ruleset import Rule, RuleSet
 
-SLOWEST_RAMP = Fraction(9, 10)  # a ramp that lost a tenth to jitter and rounding still does
+_MOST_VALUES = 256  # of a whole number that are told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Story:
         self._count = 0
         self.state = {str(v.tag): self._measured(v) for v in rules.measured}
         self.acting = {str(v.tag): self._action(v) for v in rules.actions}
-        for rule in rules.safe_set:
+        for rule in rules.invariant:
             self.premises.append(self.said_of(rule, self.state, self.acting, self.acting))
 
     def fresh(self, name: str) -> Affine:
@@ -89,11 +90,24 @@ class Story:
             if not bracket:
                 return acting[name]
             tag = rest.removesuffix(")")
+            if tag not in acting or form not in {"prev", "rate"}:
+                return self._fact(form, tag)  # of the past or of a reading's quality: whatever it may be
             if form == "prev":
                 return before[tag]
             return acting[tag].plus(before[tag].times(Fraction(-1))).times(1 / self.step)
 
         return mapped(rule.formula, lambda form: form.substituted(read))
+
+    def _fact(self, form: str, name: str) -> Affine:
+        """What nothing is assumed of but that a truth is 0 or 1, and a time not negative."""
+        value = self.fresh(f"{form} {name}")
+        if form in {"for", "good", "kept_on", "may_rise"}:
+            self.premises.append(
+                Some((_equal(value, _number(Fraction(0))), _equal(value, _number(Fraction(1)))))
+            )
+        elif form in {"age", "held"}:
+            self.premises.append(_at_most(_number(Fraction(0)), value))
+        return value
 
     def later(self, before: Affine, variable: Variable, seconds: Fraction) -> Affine:
         """A variable without dynamics some time later."""
@@ -108,7 +122,7 @@ class Story:
         seen: dict[str, Affine] = {}
         for variable in self.rules.measured:
             value = self.state[variable.tag]
-            width = _number(2 * (variable.error + abs(variable.definition.scale) / 2))
+            width = _number(2 * variable.uncertainty)
             if variable.sort == "real":
                 look = self.fresh(f"seen {variable.tag}")
                 self.premises.append(_between(look, value.plus(width.times(Fraction(-1))), value.plus(width)))
@@ -206,7 +220,7 @@ class Story:
     def must(self, said: str, state: Mapping[str, Affine], acting: Mapping[str, Affine]) -> None:
         """All binding rules that hold at every moment."""
         for rule in self.rules.rules:
-            if rule.constraint.kind == "informational" or not rule.constraint.always:
+            if not rule.binding or not rule.constraint.always:
                 continue
             if any("(" in name for name in symbols(rule.formula)):
                 continue
@@ -215,7 +229,7 @@ class Story:
     def must_at_once(self, after: Mapping[str, Affine]) -> None:
         """Rules of the snapshot, ramps among them; minimum times do not bind the backup."""
         for rule in self.rules.rules:
-            if rule.constraint.kind == "informational" or rule.constraint.always:
+            if not rule.binding or rule.constraint.always:
                 continue
             if any(name.startswith(("kept_on(", "may_rise(")) for name in symbols(rule.formula)):
                 continue
@@ -224,7 +238,7 @@ class Story:
 
     def must_be_safe(self, said: str, state: Mapping[str, Affine], acting: Mapping[str, Affine]) -> None:
         """The safe set holds."""
-        for rule in self.rules.safe_set:
+        for rule in self.rules.invariant:
             self._owe(f"`{rule.constraint.id}` {said}", self.said_of(rule, state, acting, acting))
 
     def _owe(self, said: str, formula: Formula) -> None:
@@ -232,5 +246,7 @@ class Story:
 
 
 def _whole(value: Affine, variable: Variable) -> Formula:
-    low, high = int(variable.range[0]), int(variable.range[1])
-    return Some(tuple(_equal(value, _number(Fraction(k))) for k in range(low, high + 1)))
+    whole = variable.whole or ()
+    if len(whole) > _MOST_VALUES:  # any number between is assumed too: more than there is, never less
+        return _between(value, *map(_number, variable.range))
+    return Some(tuple(_equal(value, _number(Fraction(k))) for k in whole))

@@ -14,7 +14,7 @@ from fractions import Fraction
 import z3
 from z3 import z3core
 
-from gateway.solver.affine import Affine, Atom, Every, Formula
+from gateway.solver.affine import Atom, Every, Form, Formula, Quadratic, atoms
 from gateway.solver.condense import Plan
 from gateway.solver.interval import SCALE, Box
 
@@ -53,10 +53,13 @@ class Terms:
         """An exact number, by its text."""
         return z3.RealVal(f"{value.numerator}/{value.denominator}", self.context)
 
-    def form(self, form: Affine) -> z3.ArithRef:
-        """An affine form."""
-        parts = [self.number(c) * self.name(n) for n, c in form.terms.items()]
-        return z3.Sum([self.number(form.constant), *parts])
+    def form(self, form: Form) -> z3.ArithRef:
+        """A form of degree one or two."""
+        linear = form.linear if isinstance(form, Quadratic) else form
+        parts = [self.number(c) * self.name(n) for n, c in linear.terms.items()]
+        if isinstance(form, Quadratic):
+            parts += [self.number(c) * (self.name(a) * self.name(b)) for (a, b), c in form.products.items()]
+        return z3.Sum([self.number(linear.constant), *parts])
 
     def formula(self, formula: Formula) -> z3.BoolRef:
         """A truth value."""
@@ -70,12 +73,15 @@ class Terms:
                 return z3.Or([z3.Not(self._true), *(self.formula(p) for p in formula.parts)])
 
 
-def solver(context: z3.Context, budget: Budget) -> z3.Solver:
-    """A solver that keeps its budget."""
+def solver(context: z3.Context, budget: Budget, *, products: bool = False) -> z3.Solver:
+    """A solver that keeps its budget; `products` where terms hold products of two symbols."""
     made = z3.SimpleSolver(ctx=context)
     made.set("timeout", budget.timeout_ms)
     made.set("rlimit", budget.rlimit)
-    made.set("arith.solver", 2)  # the simplex without integer cuts: a fifth of the conflicts on these queries
+    if not products:
+        made.set(
+            "arith.solver", 2
+        )  # the simplex without integer cuts: a fifth of the conflicts on these queries
     made.set("relevancy", 0)
     return made
 
@@ -126,7 +132,8 @@ class Query:
 
     def __init__(self, context: z3.Context, plan: Plan, budget: Budget) -> None:
         self._plan, self._terms = plan, Terms(context)
-        self._solver = solver(context, budget)
+        products = any(isinstance(atom.form, Quadratic) for d in plan.duties for atom in atoms(d.formula))
+        self._solver = solver(context, budget, products=products)
         self._bounds = _Bounds(context, self._solver)
         self._goals: dict[int, z3.BoolRef] = {}
         for index in sorted({duty.rule for duty in plan.duties}):

@@ -10,13 +10,20 @@ from gateway.config.problems import nearest
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagKind
 from gateway.solver.expressions import Report
-from gateway.solver.module import Variable
-from gateway.solver.parse import FORMS, FUNCTIONS, KEYWORDS, LATER
+from gateway.solver.module import Interval, Variable
+from gateway.solver.parse import FORMS, FUNCTIONS, KEYWORDS
 from gateway.solver.schema import VariableShape
 from gateway.solver.units import canonical, per_second
 
-_KINDS = {"real": TagKind.REAL, "int": TagKind.INTEGER, "bool": TagKind.BOOLEAN}
+_KINDS = {
+    "real": TagKind.REAL,
+    "int": TagKind.INTEGER,
+    "bool": TagKind.BOOLEAN,
+    "enum": TagKind.INTEGER,
+}
 _BOOLEAN_RANGE = (Fraction(0), Fraction(1))
+_MOST_VALUES = 64
+RESERVED = KEYWORDS | FORMS | FUNCTIONS
 
 
 def compile_variable(
@@ -25,14 +32,14 @@ def compile_variable(
     """The variable, or None with its problems reported."""
     before = len(report.found)
     definition = tags.get(TagId(shape.tag))
-    if not name.isidentifier() or not name.isascii() or name in KEYWORDS | FORMS | FUNCTIONS | LATER:
+    if not name.isidentifier() or not name.isascii() or name in RESERVED:
         report.add(node, f"`{name}` cannot be the name of a variable")
     if definition is None:
         report.add(node.get(("tag",)), f"unknown tag `{shape.tag}`{nearest(shape.tag, tags)}")
     else:
         _against_tag(shape, node, definition, report)
-    if shape.range is None and shape.type != "bool":
-        report.add(node, f"`{name}` needs a `range`")
+    labels = _labels(name, shape, node, report)
+    span = _range(name, shape, labels, node, definition, report)
     if shape.role == "measured":
         _measured(name, shape, node, report)
     else:
@@ -46,7 +53,7 @@ def compile_variable(
         sort=shape.type,
         unit=shape.unit,
         action=shape.role == "action",
-        range=shape.range or _BOOLEAN_RANGE,
+        range=span,
         error=shape.error or Fraction(0),
         max_age=shape.max_age,
         max_rate=rate,
@@ -54,8 +61,55 @@ def compile_variable(
         min_on=shape.min_on or Fraction(0),
         min_off=shape.min_off or Fraction(0),
         accept_quality=frozenset(shape.accept_quality),
+        labels=labels,
+        error_reason=shape.error_reason or "",
         definition=definition,
     )
+
+
+def _labels(name: str, shape: VariableShape, node: Node, report: Report) -> dict[str, int] | None:
+    """The labels of an enum with their register values; what is wrong with them is reported."""
+    if shape.type != "enum":
+        if shape.values is not None:
+            report.key(node, ("values",), f'`{name}` is no enum; `values` belongs to `"type": "enum"`')
+        return None
+    if not shape.values:
+        report.add(node, f'`{name}` is an enum and needs `values`, such as ["stop", "clear"]')
+        return {}
+    listed = shape.values
+    found = dict(listed) if isinstance(listed, Mapping) else {t: n for n, t in enumerate(listed)}
+    if len(found) < len(listed) or len(set(found.values())) < len(found):
+        report.add(node.get(("values",)), f"a label or a register value of `{name}` appears twice")
+    if len(found) > _MOST_VALUES:
+        report.add(node.get(("values",)), f"`{name}` has more than {_MOST_VALUES} labels")
+    for label in found:
+        if not label.isidentifier() or not label.isascii() or label in RESERVED:
+            report.add(node.get(("values",)), f"`{label}` cannot be a label; write one word")
+    return found
+
+
+def _range(
+    name: str,
+    shape: VariableShape,
+    labels: Mapping[str, int] | None,
+    node: Node,
+    definition: TagDefinition | None,
+    report: Report,
+) -> Interval:
+    if labels is not None:
+        if shape.range is not None:
+            report.key(node, ("range",), f"`{name}` is an enum; its `values` are its range")
+        numbers = labels.values() or (0,)
+        return Fraction(min(numbers)), Fraction(max(numbers))
+    if shape.range is not None:
+        return shape.range
+    if shape.type == "bool":
+        return _BOOLEAN_RANGE
+    if shape.type == "int" and shape.role == "measured" and definition is not None and definition.raw_range:
+        ends = [definition.engineering(raw) for raw in definition.raw_range]
+        return min(ends), max(ends)
+    report.add(node, f"`{name}` needs a `range`")
+    return _BOOLEAN_RANGE
 
 
 def _against_tag(shape: VariableShape, node: Node, definition: TagDefinition, report: Report) -> None:
@@ -73,7 +127,17 @@ def _measured(name: str, shape: VariableShape, node: Node, report: Report) -> No
         report.add(node, f"`{name}` is measured and needs an `error`")
     if shape.error and shape.type != "real":
         report.add(node.get(("error",)), f"`{name}` counts exactly and has no `error`")
-    if shape.max_age is None and shape.type == "real":
+    if shape.error_reason is not None and (shape.error or shape.type != "real"):
+        report.key(
+            node, ("error_reason",), f"`error_reason` of `{name}` explains an `error` of 0 and no other"
+        )
+    if shape.error == 0 and shape.type == "real" and not (shape.error_reason or "").strip():
+        report.add(
+            node.get(("error",)),
+            f"`{name}` claims an error of 0, which no instrument has; state its accuracy, or why it has none "
+            "in `error_reason`",
+        )
+    if shape.max_age is None:
         report.add(node, f"`{name}` is measured and needs a `max_age`")
     if shape.min_on is not None or shape.min_off is not None:
         report.add(node, "`min_on` and `min_off` belong to boolean actions")
@@ -88,7 +152,7 @@ def _measured(name: str, shape: VariableShape, node: Node, report: Report) -> No
 def _action(
     name: str, shape: VariableShape, node: Node, definition: TagDefinition | None, report: Report
 ) -> None:
-    for key in ("error", "max_age", "max_rate", "physical"):
+    for key in ("error", "error_reason", "max_age", "max_rate", "physical"):
         if getattr(shape, key) is not None:
             report.key(node, (key,), f"`{name}` is an action; `{key}` belongs to measured variables")
     if shape.type != "bool" and (shape.min_on is not None or shape.min_off is not None):
@@ -101,7 +165,7 @@ def _rate(name: str, shape: VariableShape, node: Node, report: Report) -> Fracti
     if shape.max_rate is None:
         return None
     number, unit = shape.max_rate
-    if canonical(unit) != canonical(per_second(shape.unit)):
+    if canonical(unit) not in {per_second(shape.unit), f"{canonical(shape.unit)}/s"}:
         report.add(
             node.get(("max_rate",)), f"`max_rate` of `{name}` is per second: write `{per_second(shape.unit)}`"
         )

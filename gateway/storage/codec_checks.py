@@ -132,10 +132,17 @@ def _inputs_to_plain(record: DecisionRecord, request: CheckRequest) -> dict[str,
 
 
 def _state_to_plain(state: StateSet) -> dict[str, Any]:
-    return {
+    plain: dict[str, Any] = {
         "at": repr(float(state.at)),
         "intervals": {tag: [decimal_text(i.low), decimal_text(i.high)] for tag, i in state.intervals.items()},
     }
+    if state.since:
+        plain["since"] = {
+            row: [None if at is None else repr(float(at)) for at in ends] for row, ends in state.since.items()
+        }
+    if state.earlier:
+        plain["earlier"] = [_state_to_plain(entry) for entry in state.earlier]
+    return plain
 
 
 def _state_from_plain(plain: Mapping[str, Any]) -> StateSet:
@@ -145,4 +152,9 @@ def _state_from_plain(plain: Mapping[str, Any]) -> StateSet:
             tag: StateInterval(Fraction(low), Fraction(high))
             for tag, (low, high) in plain["intervals"].items()
         },
+        since={
+            row: (None if surely is None else float(surely), None if possibly is None else float(possibly))
+            for row, (surely, possibly) in plain.get("since", {}).items()
+        },
+        earlier=tuple(_state_from_plain(entry) for entry in plain.get("earlier", ())),
     )
