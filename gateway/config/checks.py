@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gateway.config.broker import broker_problems
 from gateway.config.model import ConfigFile, DecisionPoint, Device, HandOver, TagRow, is_loopback
+from gateway.config.partial import Place, last_place
 from gateway.config.positions import Loc, Node
 from gateway.config.problems import Problems, nearest
 from gateway.config.tags import REGISTERS
@@ -32,9 +33,28 @@ class PlacedTag:
     place: Node
 
 
-def check(file: ConfigFile, node: Node, path: Path, placed: Sequence[PlacedTag], problems: Problems) -> None:
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What is there and cannot be used: tags whose row is broken, and where something was taken out."""
+
+    named: frozenset[str] = frozenset()
+    cut: frozenset[Place] = frozenset()
+
+    def hides(self, node: Node, loc: Loc) -> bool:
+        """Whether a problem at a loc may be there only because something was taken out."""
+        return bool(self.cut) and last_place(node, loc) in self.cut
+
+
+def check(
+    file: ConfigFile,
+    node: Node,
+    path: Path,
+    placed: Sequence[PlacedTag],
+    problems: Problems,
+    lost: Lost,
+) -> None:
     """Note everything that is wrong between tables."""
-    _Checks(file, node, path, {tag.row.id: tag for tag in placed}, problems).run(placed)
+    _Checks(file, node, path, {tag.row.id: tag for tag in placed}, problems, lost).run(placed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +64,7 @@ class _Checks:
     path: Path
     tags: Mapping[str, PlacedTag]
     problems: Problems
+    lost: Lost
 
     def run(self, placed: Sequence[PlacedTag]) -> None:
         self._unique(placed)
@@ -60,11 +81,15 @@ class _Checks:
         self._one_point_per_setpoint()
 
     def _add(self, loc: Loc, sentence: str) -> None:
+        if self.lost.hides(self.node, loc):
+            return
         self.problems.add(self.path, self.node.at(loc), sentence)
 
     def _known(self, loc: Loc, tag: str) -> bool:
         if tag in self.tags:
             return True
+        if tag in self.lost.named:
+            return False  # its row is there, and what is wrong with it was said
         self._add(loc, f"unknown tag `{tag}`{nearest(tag, self.tags)}")
         return False
 
@@ -104,7 +129,7 @@ class _Checks:
 
         device = self.node.get((*tag.device, "poll_group"))
         groups = device.keys
-        if row.poll_group not in groups:
+        if row.poll_group not in groups and not self.lost.hides(self.node, (*tag.device, "poll_group")):
             wrong("poll_group", f"unknown poll group `{row.poll_group}`{nearest(row.poll_group, groups)}")
         self._flag_and_range(row, wrong)
         if row.table in _BIT_TABLES and row.type != "bool":
@@ -123,7 +148,7 @@ class _Checks:
             wrong("eu_low", f"eu_low {row.eu_low} is not below eu_high {row.eu_high}")
         if (row.flag_tag is None) != (row.flag_bit is None):
             wrong("flag_tag", "flag_tag and flag_bit are given together or not at all")
-        if row.flag_tag is not None and row.flag_tag not in self.tags:
+        if row.flag_tag is not None and row.flag_tag not in {*self.tags, *self.lost.named}:
             wrong("flag_tag", f"unknown tag `{row.flag_tag}`{nearest(row.flag_tag, self.tags)}")
 
     def _device(self, device: Device, loc: Loc) -> None:
@@ -199,7 +224,7 @@ class _Checks:
             self._add((*loc, "mode"), "armed needs required_modules: an empty rule set permits nothing")
         if point.binding_sheet is None:
             self._add((*loc, "mode"), "armed needs a binding_sheet")
-        for device in self._devices_of(point.outputs):
+        for _, device in self._devices_of(point.outputs):
             if device.liveness_tag is None:
                 self._add((*loc, "mode"), f"armed needs a liveness_tag on device `{device.id}`")
 
@@ -215,7 +240,9 @@ class _Checks:
                 self._add(place, f"`{output}` is not writable")
             if output in point.inputs:
                 self._add(place, f"`{output}` is an input of the same point")
-        for device in self._devices_of(point.outputs):
+        for place, device in self._devices_of(point.outputs):
+            if self.lost.hides(self.node, (*place, "hand_over", "outputs")):
+                continue
             block = device.hand_over.outputs if device.hand_over is not None else ()
             missing = [o for o in point.outputs if o not in block and o in self.tags]
             if missing:
@@ -229,10 +256,10 @@ class _Checks:
                     f"the hand-over block of `{device.id}` is written whole, so {names} must be outputs too",
                 )
 
-    def _devices_of(self, outputs: Iterable[str]) -> list[Device]:
+    def _devices_of(self, outputs: Iterable[str]) -> list[tuple[Loc, Device]]:
         locs = {self.tags[o].device for o in outputs if o in self.tags}
         return [
-            device
+            (("channel", c, "device", d), device)
             for c, channel in enumerate(self.file.channel)
             for d, device in enumerate(channel.device)
             if ("channel", c, "device", d) in locs

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gateway.config.checks import PlacedTag, check
+from gateway.config.checks import Lost, PlacedTag, check
 from gateway.config.model import ConfigFile, Device, GatewayConfig, TagRow
+from gateway.config.partial import Place, usable_part
 from gateway.config.positions import Loc, Node, PositionError
 from gateway.config.problems import Problems, add_validation_errors
 from gateway.config.tags import parse_csv
@@ -35,20 +36,35 @@ class _Reading:
     problems: Problems = field(default_factory=Problems)
     _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     _tags: dict[tuple[int, int], list[PlacedTag]] = field(default_factory=dict)
+    _named: set[str] = field(default_factory=set)  # ids of all rows, usable or not
 
     def config(self) -> GatewayConfig | None:
         """What could be read; None where that is too little to go on with."""
         node = self._document(self.path, parse_toml)
         if node is None:
             return None
-        file = self._file(node)
-        if file is None:
+        try:
+            file = ConfigFile.model_validate(node.plain(), context={"folder": self.path.parent})
+        except ValidationError as exc:
+            add_validation_errors(self.problems, self.path, node, ConfigFile, exc)
+            self._check_the_rest(node)
             return None
         file = self._with_tags(file, node)
-        placed = [tag for tags in self._tags.values() for tag in tags]
-        check(file, node, self.path, placed, self.problems)
+        self._check(file, node, frozenset())
         sections = {name: getattr(file, name) for name in ConfigFile.model_fields}
         return GatewayConfig(path=self.path, digest=self._digest.hexdigest(), **sections)
+
+    def _check_the_rest(self, node: Node) -> None:
+        """One run tells everything: between the tables too, as far as what is wrong does not hide it."""
+        self._read_tables_of_broken(node)
+        found = usable_part(node, self.path.parent)
+        if found is not None:
+            part, document, cut = found
+            self._check(self._with_tags(part, document), document, cut)
+
+    def _check(self, file: ConfigFile, node: Node, cut: frozenset[Place]) -> None:
+        placed = [tag for tags in self._tags.values() for tag in tags]
+        check(file, node, self.path, placed, self.problems, Lost(frozenset(self._named), cut))
 
     def _document(self, path: Path, parse: Callable[[str], Node]) -> Node | None:
         try:
@@ -64,17 +80,8 @@ class _Reading:
             self.problems.add(path, (exc.line, exc.column), exc.problem)
         return None
 
-    def _file(self, node: Node) -> ConfigFile | None:
-        """The file's sections; what is wrong is noted and, where only that is wrong, left out."""
-        try:
-            return ConfigFile.model_validate(node.plain(), context={"folder": self.path.parent})
-        except ValidationError as exc:
-            add_validation_errors(self.problems, self.path, node, ConfigFile, exc)
-            self._read_tables_of_broken(node)
-            return None
-
     def _read_tables_of_broken(self, node: Node) -> None:
-        """CSVs are looked at even where the file is wrong, so that one run tells everything."""
+        """CSVs and inline tags of every device, also of those that cannot be used."""
         plain = node.plain()
         channels = plain.get("channel") if isinstance(plain, dict) else None
         for channel in channels if isinstance(channels, list) else []:
@@ -83,6 +90,9 @@ class _Reading:
                 name = device.get("tags_csv") if isinstance(device, dict) else None
                 if isinstance(name, str):
                     self._table(self.path.parent / name)
+                inline = device.get("tags") if isinstance(device, dict) else None
+                for row in inline if isinstance(inline, list) else []:
+                    self._name(row)
 
     def _with_tags(self, file: ConfigFile, node: Node) -> ConfigFile:
         """The file with the tags of its CSVs in its devices."""
@@ -110,11 +120,17 @@ class _Reading:
         node = self._document(path, parse_csv)
         rows: list[tuple[TagRow, Node]] = []
         for item in node.value if node is not None and isinstance(node.value, tuple) else ():
+            self._name(item.plain())
             try:
                 rows.append((TagRow.model_validate(item.plain()), item))
             except ValidationError as exc:
                 add_validation_errors(self.problems, path, item, TagRow, exc)
         return rows
+
+    def _name(self, row: object) -> None:
+        name = row.get("id") if isinstance(row, dict) else None
+        if isinstance(name, str):
+            self._named.add(name)
 
 
 def sources(config: GatewayConfig) -> Mapping[Path, str]:

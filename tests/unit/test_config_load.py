@@ -78,6 +78,41 @@ def test_everything_wrong_is_said_at_once_with_file_line_and_column(folder: Path
     assert any(p.startswith(f"gateway.toml:{line}:13:") for p in found)
 
 
+def test_what_is_wrong_between_tables_is_said_even_where_a_key_is_wrong(folder: Path, edit: Edit) -> None:
+    edit('trigger = { period = "1 s"', 'trigger = { peroid = "1 s"')
+    edit('id = "demo"', "id = 3")  # the whole gateway section is of no use
+    edit('inputs = ["TK1.LT101"', 'inputs = ["TK1.LT110"')
+    edit("fast,yes,,Pump", "fast,,,Pump")
+
+    found = problems(folder)
+
+    assert any("unknown key `peroid`" in p for p in found)
+    assert any("unknown tag `TK1.LT110`; did you mean `TK1.LT101`?" in p for p in found)
+    assert any("`TK1.P101.SP` is not writable" in p for p in found)
+    assert len(found) == 4, found
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("TK1.LT101,input,7", "TK1.LT101,imput,7"),  # named as input of the point
+        ("TK1.FLAGS,input,10", "TK1.FLAGS,input,x"),  # named as flag of others
+        ('interval = "100 ms"', "interval = 100"),  # its group is named by every tag
+        ("unit_id = 1", 'unit_id = "1"'),  # its device holds every tag
+        ('deadline = "100 ms"', "deadline = 100"),
+        ("lease = ", "laese = "),
+        ("accepted_address = 2", 'accepted_address = "2"'),
+        ('outputs = ["TK1.P101.SP", "TK1.H101.CMD", "TK1.M101.STAGE"]\nread', "outputs = []\nread"),
+        ('endpoint = "127.0.0.1:15020"', 'endpoint = "127.0.0.1"'),
+    ],
+)
+def test_one_mistake_is_one_problem_and_nothing_follows_from_it(
+    folder: Path, edit: Edit, old: str, new: str
+) -> None:
+    edit(old, new)
+    assert len(problems(folder)) == 1, problems(folder)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
