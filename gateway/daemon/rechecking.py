@@ -179,7 +179,7 @@ def _recorded(record: DecisionRecord, stands_on: Examination, kept: StateSet | N
         },
         held_s={} if is_backup else {tag: _up(seconds) for tag, seconds in request.held_s.items()},
         written={v.tag: v.value for v in record.written},
-        hold_s=_down(request.hold_s),
+        hold_s=_down(max(0.0, request.hold_s - request.effect_delay_s)),  # told from acquisition, acts later
         effect_delay_s=_down(request.effect_delay_s),
         carried=_intervals(carried),
         gap_s=_down(request.taken_at - carried.at) if carried is not None else Fraction(0),

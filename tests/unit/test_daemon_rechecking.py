@@ -195,7 +195,7 @@ def test_s7_a_state_set_that_leaves_out_what_the_readings_allow_is_a_difference(
 
 
 def test_a_record_survives_the_wire_exactly() -> None:
-    request = replace(SAFE[0].request(SAFE[1]), hold_s=1 / 3)
+    request = replace(SAFE[0].request(SAFE[1]), hold_s=1 / 3, effect_delay_s=0.0)
     recorded = _recorded(permitted(*SAFE), Examination(request=request, result=permitted_result()), None)
     assert recorded_of(plain(recorded)) == recorded
     assert recorded.hold_s == Fraction(333_333, 1_000_000)
