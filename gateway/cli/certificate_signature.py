@@ -47,8 +47,8 @@ def signature_problem(document: Mapping[str, Any], known: str | None) -> str:
             return "the signature is of another kind"
         if known is not None and signature["key"] != known:
             return f"it was signed with key {str(signature['key'])[:16]}, not with yours"
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature["key"]))
-        key.verify(bytes.fromhex(signature["value"]), _CONTEXT + _unsigned(document))
+        key = Ed25519PublicKey.from_public_bytes(_bytes(signature["key"]))
+        key.verify(_bytes(signature["value"]), _CONTEXT + _unsigned(document))
     except InvalidSignature:
         return "the signature does not fit: something was changed after it was signed"
     except (TypeError, ValueError) as exc:
@@ -58,6 +58,14 @@ def signature_problem(document: Mapping[str, Any], known: str | None) -> str:
 
 def _unsigned(document: Mapping[str, Any]) -> bytes:
     return canonical({**document, "signature": None})
+
+
+def _bytes(text: str) -> bytes:
+    """The bytes of small hex digits; other spellings of the same bytes are other files."""
+    data = bytes.fromhex(text)
+    if data.hex() != text:
+        raise ValueError("it is not spelled in small hex digits")
+    return data
 
 
 def _hex(key: Ed25519PublicKey) -> str:

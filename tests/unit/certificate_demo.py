@@ -33,10 +33,11 @@ UNDETERMINED = Situation(level=float("nan")).request(proposal("40"))
 BACKUP = Situation(level=2.5, pump="60", may_repair=False).request(None)
 
 
-def decided(rules: RuleSet, request: CheckRequest, name: str, basis: Basis | None = None) -> DecisionRecord:
+def decided(
+    rules: RuleSet, request: CheckRequest, name: str, *, checks: Checks | None = None
+) -> DecisionRecord:
     """The durable record of one decision, its digest made as the gateway makes it."""
-    result, _ = Checks(rules, PATIENT).check(request)
-    basis = basis or Basis.of(rules)
+    result, _ = (checks or Checks(rules, PATIENT)).check(request)
     allowed = isinstance(result.verdict, Permitted | Repaired)
     record = DecisionRecord(
         id=DecisionId(name),
@@ -56,7 +57,7 @@ def decided(rules: RuleSet, request: CheckRequest, name: str, basis: Basis | Non
         timings_ms={"check": 1.5},
         examined=Examination(request=replace(request, decision=DecisionId(name)), result=result),
     )
-    return sealed(record, basis)
+    return sealed(record, Basis.of(rules))
 
 
 def with_fallback(rules: RuleSet, record: DecisionRecord, request: CheckRequest) -> DecisionRecord:
