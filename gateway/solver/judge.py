@@ -14,17 +14,18 @@ from gateway.core.decision import Finding, Holds, Unknown, Violated
 from gateway.core.tag import TagId
 from gateway.solver.affine import symbols
 from gateway.solver.condense import Duty, Plan, condense
+from gateway.solver.hull import Asked
 from gateway.solver.interval import SCALE, SETTLED, Box, Row, Scaled, Slack, scaled
 from gateway.solver.predict import Facts, box, choices
 from gateway.solver.report import Shown, described, shown_point
 from gateway.solver.ruleset import Rule, RuleSet
 from gateway.solver.simulate import trajectory, violates
-from gateway.solver.terms import Answer, Budget, Query
+from gateway.solver.terms import Answer, Budget
 
 log = structlog.get_logger().bind(component="solver")
 
 _PLANS = 8  # pairs of times kept ready
-_WITH_PROPOSAL = ("new:", "rate:", "e")  # kinds of symbols that another proposal changes
+_WITH_PROPOSAL = ("new:", "rate:", "e", "b")  # kinds of symbols that another proposal changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,8 @@ class Prepared:
     ) -> None:
         self.rules = rules
         self.plan: Plan = condense(rules, delay, hold)
-        self.query = Query(context, self.plan, budget)
+        self.query = Asked(rules, self.plan, context, budget)
+        self._staged: tuple[Facts, dict[str, tuple[int, int]]] | None = None
         self._duties: list[list[tuple[Duty, Scaled]]] = [[] for _ in self.plan.rules]
         for duty in self.plan.duties:
             self._duties[duty.rule].append((duty, scaled(duty.formula)))
@@ -69,6 +71,7 @@ class Prepared:
         )
         self.informational = frozenset(i for i, rule in enumerate(self.plan.rules) if not rule.binding)
         self.changing = frozenset(n for n in self.plan.symbols if n.startswith(_WITH_PROPOSAL))
+        self._common = tuple(n for n in self.plan.symbols if n not in self.changing)
         self.binding = tuple(i for i in range(len(self.plan.rules)) if i not in self.informational)
         self._movable: dict[int, list[tuple[Duty, Scaled]]] = {}
         self._fixed: list[Scaled] = []
@@ -81,7 +84,16 @@ class Prepared:
 
     def box(self, facts: Facts, new: Mapping[TagId, Fraction]) -> dict[str, tuple[int, int]]:
         """The premises of one proposal."""
-        return box(self.rules, self.plan, facts, new)
+        return {**self.stage(facts), **box(self.rules, self.plan, facts, new, self.changing)}
+
+    def stage(self, facts: Facts) -> dict[str, tuple[int, int]]:
+        """State once, for all proposals on the same facts, the premises that no proposal changes."""
+        if self._staged is None or self._staged[0] is not facts:
+            common = box(self.rules, self.plan, facts, {}, self._common)
+            self._staged = None
+            self.query.stage(common)
+            self._staged = facts, common
+        return self._staged[1]
 
     def worst(self, index: int, within: Box) -> Worst | None:
         """The nearest limit of one rule over a box."""
@@ -135,9 +147,9 @@ class Judge:
         within = prepared.box(facts, new)
         exempt = prepared.timed if as_backup else frozenset[int]()
         query = prepared.query
-        possible = query.open(within, choices(self.rules, prepared.plan, facts, within))
         try:
-            if not possible:
+            own = {name: within[name] for name in prepared.changing}
+            if not query.open(own, choices(self.rules, prepared.plan, facts, within)):
                 return Judgement(
                     findings=(), violated=(), undecided="broken assumption: the premises cannot be met"
                 )

@@ -93,8 +93,8 @@ def box(
     names: Iterable[str] | None = None,
 ) -> dict[str, tuple[int, int]]:
     """Every symbol of a plan, or those named, as an interval in whole units, for one proposal."""
-    wanted = plan.symbols if names is None else names
-    course = _course(rules, plan, facts, new) if rules.terminal else {}
+    wanted = plan.symbols if names is None else tuple(names)
+    course = _course(rules, plan, facts, new) if any(name.startswith("b") for name in wanted) else {}
     return {name: outward(*(course.get(name) or _symbol(rules, plan, facts, new, name))) for name in wanted}
 
 

@@ -96,19 +96,21 @@ def fraction(value: z3.ExprRef) -> Fraction:
     return Fraction(value.numerator_as_long(), value.denominator_as_long())
 
 
-class _Bounds:
+class Bounds:
     """Bounds of symbols through the C interface: a dozen times cheaper than z3py's terms.
 
     `z3core`'s functions look for errors after every call; the reference counts are ours.
     """
 
-    def __init__(self, context: z3.Context, solver: z3.Solver) -> None:
+    def __init__(self, context: z3.Context, solver: z3.Solver, *, whole: bool = False) -> None:
+        """`whole` where the symbols themselves are in units of 1 / `SCALE`."""
         self._context, self._solver = context, solver  # kept alive with their raw handles
         self._real = z3.RealSort(context)
+        self._whole, self._unit = whole, "" if whole else f"/{SCALE}"
 
     def state(self, constant: z3.ArithRef, low: int, high: int) -> None:
         """Assert `low <= constant <= high`, both in units of 1 / `SCALE`."""
-        if low == high:
+        if low == high and not self._whole:
             self._add(z3core.Z3_mk_eq, constant, low)
         else:
             self._add(z3core.Z3_mk_ge, constant, low)
@@ -118,7 +120,7 @@ class _Bounds:
         self, relation: Callable[[object, object, object], object], constant: z3.ArithRef, end: int
     ) -> None:
         context = self._context.ref()
-        number = z3core.Z3_mk_numeral(context, f"{end}/{SCALE}", self._real.ast)
+        number = z3core.Z3_mk_numeral(context, f"{end}{self._unit}", self._real.ast)
         z3core.Z3_inc_ref(context, number)
         term = relation(context, constant.as_ast(), number)
         z3core.Z3_inc_ref(context, term)
@@ -134,7 +136,7 @@ class Query:
         self._plan, self._terms = plan, Terms(context)
         products = any(isinstance(atom.form, Quadratic) for d in plan.duties for atom in atoms(d.formula))
         self._solver = solver(context, budget, products=products)
-        self._bounds = _Bounds(context, self._solver)
+        self._bounds = Bounds(context, self._solver)
         self._goals: dict[int, z3.BoolRef] = {}
         for index in sorted({duty.rule for duty in plan.duties}):
             goal = z3.Bool(f"violates {index}", context)

@@ -1,0 +1,114 @@
+"""The hull hides no violation: whatever it settles, the exact rows say too."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import pytest
+import z3
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.solver.affine import Affine
+from gateway.solver.check import millis_up
+from gateway.solver.condense import Plan, condense
+from gateway.solver.hull import Asked, Hull, reach, whole
+from gateway.solver.interval import SCALE
+from gateway.solver.judge import Judge
+from gateway.solver.predict import observe
+from gateway.solver.ruleset import RuleSet
+from gateway.solver.terms import Answer, Query
+from tests.unit.solver_demo import PATIENT, Situation, proposal, rule_set
+
+NAMES = ("a", "b", "c", "d")
+factors = st.fractions(min_value=-1000, max_value=1000, max_denominator=10**14).filter(bool)
+terms = st.dictionaries(st.sampled_from(NAMES), factors, min_size=1)
+ends = st.fixed_dictionaries(dict.fromkeys(NAMES, st.integers(-(10**15), 10**15)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(terms, ends, st.sampled_from((0, 1, 1_000, 10**9)))
+def test_a_whole_row_is_never_less_than_its_form_and_hardly_greater(
+    factors: dict[str, Fraction], point: dict[str, int], excess: int
+) -> None:
+    room = dict.fromkeys(NAMES, 10**15)
+    there = {n: Fraction(x, SCALE) for n, x in point.items()}
+    excess_there = Fraction(excess, SCALE)
+    form = Affine(
+        excess_there - Affine(Fraction(0), factors).at(there), factors
+    )  # at the limit, or just over
+
+    constant, row = whole(form, room)
+    value = constant + sum(f * point[n] for n, f in row.items())
+
+    longest = max(factors, key=lambda n: abs(factors[n]))
+    size = row[longest] / factors[longest] * SCALE
+    assert all(abs(f) <= 2**31 for f in row.values())
+    assert value > 0 if excess else value >= 0
+    hair = sum(2 * room[n] for n in row) + size * abs(form.constant) / 10**8
+    assert value <= size * excess_there + hair + 1
+
+
+@pytest.fixture(scope="module")
+def rules() -> RuleSet:
+    return rule_set()
+
+
+@pytest.fixture(scope="module")
+def plan(rules: RuleSet) -> Plan:
+    return condense(rules, Fraction(3, 10), Fraction(6, 5))
+
+
+def test_the_hull_and_the_exact_rows_agree_in_boxes_of_every_kind(rules: RuleSet, plan: Plan) -> None:
+    context = z3.Context()
+    asked, exact = Asked(rules, plan, context, PATIENT), Query(context, plan, PATIENT)
+    rng = random.Random(11)  # noqa: S311  # a repeatable sample
+    every = sorted({duty.rule for duty in plan.duties})
+    judge = Judge(rules, PATIENT)
+    prepared = judge.prepare(millis_up(0.3), millis_up(1.2))
+    seen: set[Answer] = set()
+    for _ in range(60):
+        here = Situation(
+            level=rng.choice((0.32, 0.5, 2.0, 3.4, 3.58, rng.uniform(0.3, 3.6))),
+            inflow=rng.uniform(0, 36),
+            temp=rng.uniform(20, 74),
+            pump=str(rng.randint(0, 1000) / 10),
+            heater=rng.randint(0, 1),
+        )
+        wanted = proposal(str(rng.randint(0, 1000) / 10), rng.randint(0, 1), rng.randint(0, 3))
+        box = prepared.box(observe(rules, here.request(wanted)), wanted.engineering())
+        asked.stage({n: box[n] for n in box if n not in prepared.changing})
+        assert asked.open({n: box[n] for n in prepared.changing}, {})
+        exact.open(box, {})
+        for index in every:
+            said = exact.one(index)
+            assert asked.any_of({index}) is said
+            seen.add(said)
+        assert asked.any_of(every) is exact.any_of(every)
+        exact.close()
+        asked.close()
+    assert seen == {Answer.SAT, Answer.UNSAT}
+
+
+# S2: rounding a factor is covered only as far as the hull's room goes; beyond it the exact rows are asked.
+def test_beyond_its_room_the_hull_does_not_speak(rules: RuleSet, plan: Plan) -> None:
+    asked = Asked(rules, plan, z3.Context(), PATIENT)
+    room = reach(rules, plan)
+    far = {name: (-10 * room[name], 10 * room[name]) for name in plan.symbols}
+
+    asked.stage(far)
+    assert asked.open({}, {})
+    assert asked.any_of({duty.rule for duty in plan.duties}) is Answer.SAT
+
+
+def test_in_plant_states_the_hull_settles_every_rule_by_itself(rules: RuleSet, plan: Plan) -> None:
+    hull = Hull(z3.Context(), plan, reach(rules, plan), PATIENT)
+    prepared = Judge(rules, PATIENT).prepare(millis_up(0.3), millis_up(1.2))
+    wanted = proposal()
+    box = prepared.box(observe(rules, Situation().request(wanted)), wanted.engineering())
+
+    hull.push(box, {})
+
+    assert hull.reaches(box)
+    assert hull.keeps({duty.rule for duty in plan.duties})
