@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,6 +21,7 @@ from gateway.solver.certificate_solvers import SolverName, ask, command_of, expe
 from gateway.solver.check import Checks
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.smtlib import script
+from tests.integration.house import House
 from tests.unit.certificate_demo import BACKUP, PERMITTED, REFUSED, REPAIRED, decided, kept, with_fallback
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, PATIENT, Situation, module, proposal, rule_set
 
@@ -166,3 +168,28 @@ def test_a_script_whose_status_is_turned_round_is_never_confirmed(rules: RuleSet
 
     assert answers.said == ("sat", "unsat")
     assert not answers.confirms(expected_answers(turned))
+
+
+@pytest.mark.timeout(240)
+async def test_decisions_of_the_running_gateway_are_certified_before_and_after_a_swap(tmp_path: Path) -> None:
+    """From the audit log and the evidence alone: while the gateway runs, and when its rules are others."""
+    async with House(tmp_path) as house:
+        await house.until(lambda p: len(p.decisions) >= 5, 30, "five decisions")
+        before = house.picture.decisions[max(house.picture.decisions)]
+        shutil.copyfile(LOWER_LEVEL, house.watched / LOWER_LEVEL.name)
+        swapped = before.generation + 1
+        await house.until(
+            lambda p: p.last is not None and p.last.generation >= swapped, 30, "a decision under both modules"
+        )
+        after = house.picture.last
+        assert after is not None
+        running = await asyncio.to_thread(export, house.state, before.id)
+        await house.close()
+
+        for view in (before, after):
+            made = await asyncio.to_thread(export, house.state, view.id)
+            wanted = Wanted(solvers=("z3",), audit=house.state / "audit.sqlite")
+            done = await asyncio.to_thread(verify, made.data, wanted)
+            assert done.good, done
+            assert made.digest == view.certificate_digest
+        assert running.data == (await asyncio.to_thread(export, house.state, before.id)).data
