@@ -64,29 +64,51 @@ async def _demo(console: Console, folder: Path, seed: int, *, arm: bool) -> None
     config, password = _prepare(folder)
     _require_free_ports(config)
     log_file = folder / "gateway.log"
+    plant_log = folder / "plant.log"
     async with (
-        _child(
-            "plant",
-            ("gateway.plantsim", *_plant_arguments(config, folder, seed)),
-            folder / "plant.log",
-        ),
+        _child("plant", ("gateway.plantsim", *_plant_arguments(config, folder, seed)), plant_log) as plant,
         demo_broker(config.mqtt.port if config.mqtt else 0, folder / "mosquitto") as broker,
         _child("gateway", ("gateway", "--config", str(config.path)), log_file) as gateway,
     ):
         working = asyncio.create_task(_arm_and_tell(console, config, password, broker is not None, arm))
         stopping = asyncio.create_task(stop.wait())
         ended = asyncio.create_task(gateway.wait())
+        broker_log = folder / "mosquitto" / "mosquitto.log"
+        watched = [
+            ("plant", plant, plant_log, "the gateway goes on without it and says that its link is lost")
+        ]
+        if broker is not None:
+            watched.append(("broker", broker, broker_log, "the gateway goes on; what it publishes waits"))
+        deaths = [asyncio.create_task(_tell_of_death(console, *one)) for one in watched]
         try:
             await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
             if ended.done() and not stop.is_set():
-                tail = "\n".join(log_file.read_text().splitlines()[-12:])
-                problem = f"the gateway ended with status {ended.result()}; {log_file} ends with:\n{tail}"
+                problem = f"the gateway ended with status {ended.result()}; {_last_words(log_file)}"
                 raise _DemoFailedError(problem)
             console.print("stopping: control-valid first, then the gateway, the broker, the plant")
         finally:
-            for task in (working, stopping, ended):
+            tasks = (working, stopping, ended, *deaths)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(working, stopping, ended, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _tell_of_death(
+    console: Console, name: str, process: asyncio.subprocess.Process, log_file: Path, then: str
+) -> None:
+    """Says that a part the demo cannot replace has ended, and what that means; until cancelled."""
+    status = await process.wait()
+    said = f"the {name} ended with status {status}: {then}; Ctrl-C and `make run` bring it back"
+    _say(console, f"{said}. {_last_words(log_file)}", "red")
+
+
+def _last_words(log_file: Path) -> str:
+    """The end of a log, for people."""
+    try:
+        lines = log_file.read_text(errors="replace").splitlines()[-12:]
+    except OSError as exc:
+        return f"{log_file} cannot be read: {exc}"
+    return "\n".join((f"{log_file} ends with:", *lines)) if lines else f"{log_file} is empty"
 
 
 class _DemoFailedError(GatewayError):

@@ -69,6 +69,10 @@ class Picture:
         """Whether a write was confirmed for a decision first seen after that moment."""
         return any(view.write_outcome == "confirmed" for view in self.since(at))
 
+    def seen_alarm_with(self, words: str) -> bool:
+        """Whether an alarm stands whose cause has these words."""
+        return any(alarm.active and words in alarm.cause for alarm in self.alarms.values())
+
     def take(self, batch: FeedBatch) -> None:
         """One batch of the Feed."""
         for item in batch.items:

@@ -8,8 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.core.clock import Deadline, SystemClock
-from gateway.core.errors import LinkBrokenError, LinkTimeoutError
+from gateway.core.clock import SystemClock
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue
 from gateway.core.tagstore import TagStore
@@ -201,8 +200,9 @@ async def test_an_address_the_device_lacks_makes_only_its_tag_bad() -> None:
         assert f.channel.session == 1
         assert f.channel.statistics().holes == 1
         f.peer.requests.clear()
-        await f.channel.poll_now(Deadline.after(2, CLOCK))
-        assert {(r.address, r.count) for r in f.peer.requests} == {(0, 11), (40, 1)}  # the hole is remembered
+        unit.input[7] = 1500  # a whole poll later the hole is remembered
+        await f.watch.until(lambda: f.store[LEVEL].value == 1.5 and len(f.peer.requests) > 2)
+        assert {(r.address, r.count) for r in f.peer.requests} == {(0, 11), (40, 1)}
 
 
 def other_unit(interval_s: float = 0.02) -> ModbusDevice:
@@ -275,46 +275,6 @@ async def test_a_late_answer_never_satisfies_a_later_request() -> None:
         level = await f.watch.status(LEVEL, StatusCode.Good)
 
         assert level.value == 1.234
-
-
-async def test_poll_now_refreshes_at_once_and_callers_share_one_poll() -> None:
-    slow = replace(TANK, poll_groups={"fast": 30.0})
-    unit = PeerPlc().unit()
-    async with field({1: unit}, slow) as f:
-        await f.watch.status(LEVEL, StatusCode.Good)  # the counter is proved in quick steps
-        unit.input[7] = 1500
-        f.peer.requests.clear()
-        asked = CLOCK.monotonic()
-
-        await asyncio.gather(*(f.channel.poll_now(Deadline.after(2, CLOCK)) for _ in range(5)))
-
-        assert f.store[LEVEL].value == 1.5
-        assert f.store[LEVEL].confirmed_at >= asked
-        assert len(f.peer.requests) == 1
-
-
-async def test_poll_now_ends_at_its_deadline_and_the_poll_goes_on() -> None:
-    slow = replace(TANK, poll_groups={"fast": 30.0})
-    async with field({1: PeerPlc().unit()}, slow, timeout_s=2) as f:
-        await f.watch.status(LEVEL, StatusCode.Good)
-        f.peer.hold = asyncio.Event()
-
-        with pytest.raises(LinkTimeoutError):
-            await f.channel.poll_now(Deadline.after(0.05, CLOCK))
-
-        f.peer.hold.set()
-        f.peer.hold = None
-        await f.channel.poll_now(Deadline.after(2, CLOCK))
-        assert f.channel.session == 1
-        assert f.store[LEVEL].status is StatusCode.Good
-
-
-async def test_poll_now_without_a_link_says_so() -> None:
-    async with field({1: PeerPlc().unit()}, TANK, start=False) as f:
-        await f.watch.status(LEVEL, StatusCode.BadNoCommunication)
-
-        with pytest.raises(LinkBrokenError):
-            await f.channel.poll_now(Deadline.after(1, CLOCK))
 
 
 # D21: the first bit of a coil answer is the lowest address.

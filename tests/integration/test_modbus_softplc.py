@@ -198,10 +198,10 @@ async def test_a_plc_in_local_is_a_mismatch_and_in_remote_it_obeys_again() -> No
 # S11, S23: after the lease ran out the PLC is its own master until a block with a lease it has not seen.
 async def test_after_its_lease_ran_out_the_plc_obeys_the_next_block() -> None:
     async with plant() as p:
-        await p.panel(LEASE_MS, 200)
+        await p.panel(LEASE_MS, 400)
         assert (await p.write(outputs(300)))[0] is WriteOutcome.CONFIRMED
 
-        await p.channel.poll_now(soon())
+        await p.until(lambda: int(p.store[STATUS.id].value or 0) & 0b110 == 0b010)
         await p.until(lambda: int(p.store[STATUS.id].value or 0) & 0b110 == 0b100)
 
         assert not (await p.hand_over.read_working(soon())).in_control
@@ -212,10 +212,10 @@ async def test_release_gives_the_plant_to_the_plc_at_once() -> None:
     async with plant() as p:
         await p.panel(LEASE_MS, 60_000)
         assert (await p.write(outputs(300)))[0] is WriteOutcome.CONFIRMED
+        await p.until(lambda: int(p.store[STATUS.id].value or 0) & 0b110 == 0b010)
 
         await p.hand_over.release(soon())
 
-        await p.channel.poll_now(soon())
         await p.until(lambda: int(p.store[STATUS.id].value or 0) & 0b110 == 0b100)
         assert await p.write(outputs(310)) == (WriteOutcome.CONFIRMED, "")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import NoReturn
 
 import structlog
 
-from gateway.core.clock import Clock, Deadline
+from gateway.core.clock import Clock
 from gateway.core.errors import LinkBrokenError, LinkError, LinkTimeoutError
 from gateway.core.tag import TagId
 from gateway.core.tagstore import TagStore
@@ -46,32 +45,11 @@ class ModbusStatistics:
 
 
 class _Job:
-    """One poll group of one device: when it is due and who waits for it."""
+    """One poll group of one device, and when it is due."""
 
     def __init__(self, reader: DeviceReader, group: str, interval_s: float) -> None:
         self.reader, self.group, self.interval_s = reader, group, interval_s
         self.due_at = float("-inf")
-        self.wanted = asyncio.Event()
-        self.waiters: list[asyncio.Future[None]] = []
-
-    def waiter(self) -> asyncio.Future[None]:
-        """Done after the poll now running, or else after one that starts at once."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiters.append(future)
-        self.wanted.set()
-        return future
-
-    def finish(self, problem: LinkError | None = None) -> None:
-        """Tell everybody who waits."""
-        waiting, self.waiters = self.waiters, []
-        self.wanted.clear()
-        for future in waiting:
-            if future.done():
-                continue
-            if problem is None:
-                future.set_result(None)
-            else:
-                future.set_exception(problem)
 
 
 class ModbusChannel:
@@ -120,30 +98,6 @@ class ModbusChannel:
                 self.link.abort("the channel stops")
                 self.link = None
             self._lose(self._readers.values())
-
-    async def poll_now(self, deadline: Deadline, device: str | None = None) -> None:
-        """Refresh the fastest group of `device`, or of every device that answers; joins a poll under way.
-
-        A joined poll may have begun before this call: `confirmed_at` says when. Raises LinkBrokenError
-        without a link and LinkTimeoutError at the deadline; the poll itself then goes on for others.
-        """
-        if self.link is None:
-            raise LinkBrokenError(self.id, "there is no connection")
-        now = self._clock.monotonic()
-        waiters = [
-            job.waiter()
-            for job in self._jobs
-            if job.group == job.reader.device.fastest_group()
-            and job.reader.quiet_until <= now
-            and device in (None, job.reader.device.id)
-        ]
-        if not waiters:
-            raise LinkBrokenError(self.id, "the device does not answer")
-        try:
-            async with asyncio.timeout(deadline.remaining(self._clock)):
-                await asyncio.gather(*waiters)
-        except TimeoutError as exc:
-            raise LinkTimeoutError(self.id, "the poll was not done by the deadline") from exc
 
     def vouched(self) -> frozenset[TagId]:
         """Tags read in one request with their device's liveness counter: what a write may rest on (S14)."""
@@ -235,24 +189,14 @@ class ModbusChannel:
         raise LinkBrokenError(self.id, link.fault)
 
     async def _keep_polling(self, job: _Job, link: ModbusLink) -> NoReturn:
-        problem = LinkBrokenError(self.id, "the link was lost")
-        try:
-            while True:
-                await self._until_due(job)
-                await self._poll(job, link)
-                job.finish()
-        finally:
-            job.finish(problem)
+        while True:
+            await self._until_due(job)
+            await self._poll(job, link)
 
     async def _until_due(self, job: _Job) -> None:
-        """Waits for the group's time or for somebody who wants it now; a silent device waits its time out."""
+        """Waits for the group's time; a silent device waits its own time out."""
         now = self._clock.monotonic()
-        if (quiet_s := job.reader.quiet_until - now) > 0:
-            await asyncio.sleep(quiet_s)
-        elif job.due_at > now:
-            with contextlib.suppress(TimeoutError):  # the time came
-                async with asyncio.timeout(job.due_at - now):
-                    await job.wanted.wait()
+        await asyncio.sleep(max(0.0, job.reader.quiet_until - now, job.due_at - now))
         now = self._clock.monotonic()
         on_time = job.due_at <= now < job.due_at + job.interval_s
         job.due_at = (job.due_at if on_time else now) + job.interval_s
