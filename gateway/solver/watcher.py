@@ -23,6 +23,7 @@ SETTLE_S = 0.05  # the same content on two looks this far apart is a whole copy,
 GIVE_UP_S = 0.3  # what still does not parse, or is still missing, after this long is meant that way
 RESCAN_S = 0.25  # sees what the kernel does not tell: network mounts, targets of links
 LIMIT_BYTES = 4 * 1024 * 1024
+_NAME_BYTES = 200  # room for the report's suffix beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class FolderReader:
         """
         try:
             stamps = self._folder.stat()
-            names = [p.name for p in self._folder.iterdir() if is_module_name(p.name)]
+            names = [p.name for p in self._folder.iterdir() if _may_hold_a_module(p.name)]
         except OSError:
             return None
         identity = (stamps.st_dev, stamps.st_ino)
@@ -130,7 +131,10 @@ class FolderReader:
             with contextlib.suppress(
                 FileNotFoundError
             ):  # taken out between the two calls, or a link to nothing
-                found[name] = self._file(name, again=again)
+                if is_module_name(name):
+                    found[name] = self._file(name, again=again)
+                else:
+                    found[_shown(name)] = unreadable("its name is too long or not printable; rename it")
         self._identity = identity
         self._known = {name: known for name, known in self._known.items() if name in found}
         return found
@@ -226,8 +230,24 @@ class FolderWatcher:
 
 
 def is_module_name(name: str) -> bool:
-    """True for names that may hold a module; hidden and temporary names may not."""
+    """True for names a module file may have; hidden and temporary ones, and odd characters, it may not."""
+    return _may_hold_a_module(name) and name.isprintable() and len(name.encode()) <= _NAME_BYTES
+
+
+def _may_hold_a_module(name: str) -> bool:
     return name.endswith(SUFFIX) and not name.startswith((".", "~", "#"))
+
+
+def _shown(name: str) -> str:
+    """An odd name as people and programs can see it: no control character, no broken text, not too long."""
+    text = "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in name
+    )
+    text = text.replace("/", "_")
+    if len(text.encode()) > _NAME_BYTES:
+        mark = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+        text = text.encode()[:100].decode(errors="ignore") + f"~{mark}{SUFFIX}"
+    return text
 
 
 def read_file(path: Path) -> Content:

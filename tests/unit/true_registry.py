@@ -1,0 +1,56 @@
+"""The registry with the true parser, combination and judgement of weakenings; activation only remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.core.clock import SystemClock
+from gateway.solver.activation import Activation
+from gateway.solver.compile import compile_module
+from gateway.solver.module_reports import ReportWriter
+from gateway.solver.registry import Invariance, Registry
+from gateway.solver.ruleset import RuleSet
+from gateway.solver.weakening import weakens
+from tests.unit.solver_demo import TAGS
+
+
+@dataclass
+class TrueBench:
+    root: Path
+    armed: bool = False
+    proved: bool = True
+    active: list[RuleSet] = field(default_factory=list)
+    trials: list[RuleSet | None] = field(default_factory=list)
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "constraints.d"
+
+    async def activate(self, rules: RuleSet, trial: RuleSet | None) -> None:
+        self.active.append(rules)
+        self.trials.append(trial)
+
+    async def record(self, kind: str, who: str, facts: Mapping[str, str]) -> None:
+        pass
+
+    async def prove(self, _: RuleSet) -> str:
+        return "" if self.proved else "not proved"
+
+    def registry(self) -> Registry[RuleSet]:
+        self.folder.mkdir(exist_ok=True)
+        return Registry(
+            folder=self.folder,
+            activation=Activation(self.root / "state" / "modules"),
+            reports=ReportWriter(self.folder, self.root / "state" / "refusals"),
+            compile=lambda data, source: compile_module(data, source, TAGS),
+            assemble=RuleSet.of,
+            activate=self.activate,
+            clock=SystemClock(),
+            weakening="confirm",
+            required=frozenset({"buffer-tank"}),
+            weaker=weakens,
+            invariance=Invariance(lambda: self.armed, lambda _: self.proved, self.prove),
+            record=self.record,
+        )
