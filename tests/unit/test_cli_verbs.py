@@ -282,6 +282,15 @@ async def test_a_refusal_is_the_gateways_own_sentence_and_status_1(tmp_path: Pat
     assert result.stdout == ""
 
 
+async def test_decisions_of_a_point_that_is_nowhere_are_an_error(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, socket):
+        for more in ([], ["--json"], ["--follow"]):
+            result = await o3ctl("decisions", "--point", "nowhere", "--socket", socket, *more)
+            assert result.exit_code == 1
+            assert "unknown decision point `nowhere`" in result.stderr
+            assert result.stdout == ""
+
+
 async def test_no_gateway_is_one_sentence_to_act_on_and_status_3(tmp_path: Path) -> None:
     result = await o3ctl("status", "--socket", tmp_path / "none.sock")
 
