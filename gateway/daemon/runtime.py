@@ -109,6 +109,8 @@ class RunningRules:
             modules=rule_set.module_ids,
             not_armable=escape or rule_set.armable(self._outputs, self.proofs.digests),
             disproved=escape or rule_set.armable(self._outputs, (rule_set.proof_digest,)),
+            tolerated=rule_set.tolerated,
+            accepted={v.tag: v.accept_quality for v in rule_set.measured if v.accept_quality},
         )
         self._rules.activate(fresh)
         log.info(

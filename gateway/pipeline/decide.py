@@ -220,11 +220,12 @@ class Decider:
         why = work.rules.unusable_for(settings.required_modules)
         if why:
             return why
-        for tag in settings.inputs:
+        needed = [tag for tag in settings.inputs if tag not in work.rules.tolerated]
+        for tag in needed:
             status = snapshot.values[tag].status
-            if not status.is_plain_good:
+            if not work.rules.usable(tag, status):
                 return f"input `{tag}` is {StatusCode(status).name}"
-        inputs = Snapshot(snapshot.taken_at, {t: snapshot.values[t] for t in settings.inputs})
+        inputs = Snapshot(snapshot.taken_at, {t: snapshot.values[t] for t in needed})
         if work.request.what_if is None and inputs.skew_s() > settings.max_skew_s:
             return f"inputs lie {inputs.skew_s():.2f} s apart, more than max_skew {settings.max_skew_s:g} s"
         unknown = next((tag for tag in settings.outputs if not work.previous.get(tag)), None)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gateway.core.quality import StatusCode
+from gateway.core.tag import TagId
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +18,12 @@ class RulesInForce:
     modules: frozenset[str] = frozenset()
     not_armable: str = "no rule set is in force"  # why no point may be armed under it; empty when it may
     disproved: str = ""  # why none may even stay armed; empty while a proof is still under way
+    tolerated: frozenset[TagId] = frozenset()  # inputs that may be bad, missing or old: the rules decide
+    accepted: Mapping[TagId, frozenset[str]] = field(default_factory=dict)  # qualities usable besides Good
+
+    def usable(self, tag: TagId, status: StatusCode) -> bool:
+        """Whether a reading of that quality may stand behind a write: plain Good, or accepted (S15)."""
+        return status.is_plain_good or status.name in self.accepted.get(tag, frozenset())
 
     def unusable_for(self, required: tuple[str, ...]) -> str:
         """Why nothing can be decided under this set; empty when it can."""

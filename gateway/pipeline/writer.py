@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gateway.core.clock import Clock, Deadline
 from gateway.core.decision import DecisionRecord, Mode, WriteOutcome
+from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import TagStore
 from gateway.pipeline.gate import GateFacts, gate
 from gateway.pipeline.point import Point
@@ -91,7 +92,7 @@ class SetpointWriter:
             session_now=self._link_session(),
             generation_used=record.generation,
             generation_now=self._rules.current.generation,
-            unusable_input=next((t for t, v in newest.items() if not v.status.is_plain_good), ""),
+            unusable_input=_unusable_input(work, newest),
             outside_proof=outside_proof(work.checks[-1], newest, self._store.definitions),
             not_live=self._not_live(point),
             previous_used=work.previous,
@@ -101,6 +102,16 @@ class SetpointWriter:
         if not why:
             point.unconfirmed(record.written, now)
         return why
+
+
+def _unusable_input(work: Working, newest: Mapping[TagId, TagValue]) -> str:
+    """An input that must not be used now; one that was as bad when it was checked is no premise."""
+    rules = work.rules
+    for tag, value in newest.items():
+        known_bad = tag in rules.tolerated and not rules.usable(tag, work.snapshot.values[tag].status)
+        if not known_bad and not rules.usable(tag, value.status):
+            return tag
+    return ""
 
 
 def _hurried(work: Working) -> bool:

@@ -12,6 +12,8 @@ from gateway.solver.module import Interval, Variable
 from gateway.solver.predict import Facts, forward, reading_error
 from gateway.solver.ruleset import RuleSet
 
+_USABLE = (Fraction(1), Fraction(1))
+
 
 def proved_bands(rules: RuleSet, facts: Facts, delay: Fraction) -> dict[TagId, ProvedBand]:
     """By measured tag: readings that agree with the premises until `delay` seconds after acquisition.
@@ -28,6 +30,8 @@ def proved_bands(rules: RuleSet, facts: Facts, delay: Fraction) -> dict[TagId, P
     bands: dict[TagId, ProvedBand] = {}
     for variable in rules.measured:
         tag = variable.tag
+        if facts.quality.get(f"good({tag})", _USABLE)[0] == 0:
+            continue  # its reading was no premise
         readings = _Readings(variable)
         since = readings.of(facts.read[tag])
         corners = [(-float(facts.age), *since), (0.0, *since)]

@@ -111,6 +111,33 @@ async def test_s15_an_input_that_is_not_plain_good_is_undetermined_and_not_writt
         assert house.sink.written == []
 
 
+async def test_s15_a_bad_input_that_the_rules_tolerate_reaches_the_check_and_the_write() -> None:
+    house = House()
+    house.rules.activate(replace(house.rules.current, tolerated=frozenset({LEVEL})))
+    house.sample(LEVEL, 2.0, StatusCode.BadSensorFailure)
+    record = await decided(house)
+    assert isinstance(record.outcome, Permitted)
+    assert record.write_outcome is WriteOutcome.CONFIRMED
+
+
+async def test_s17_an_input_that_turns_bad_after_the_check_closes_the_gate_though_rules_tolerate_it() -> None:
+    house = House()
+    house.rules.activate(replace(house.rules.current, tolerated=frozenset({LEVEL})))
+    house.checker.on_check = lambda _: house.sample(LEVEL, 2.0, StatusCode.BadSensorFailure)
+    record = await decided(house)
+    assert isinstance(record.outcome, Permitted)
+    assert record.write_outcome is WriteOutcome.REFUSED
+
+
+async def test_s15_a_quality_that_the_rules_accept_is_used() -> None:
+    house = House()
+    accepted = {LEVEL: frozenset({"GoodLocalOverride"})}
+    house.rules.activate(replace(house.rules.current, accepted=accepted))
+    house.sample(LEVEL, 2.0, StatusCode.GoodLocalOverride)
+    record = await decided(house)
+    assert record.write_outcome is WriteOutcome.CONFIRMED
+
+
 async def test_s14_inputs_too_far_apart_are_undetermined() -> None:
     house = House()
     settings = replace(house.point.settings, inputs=(LEVEL, STATUS))
