@@ -203,13 +203,14 @@ async def test_every_verb_asks_its_question_and_prints_for_people_and_programs(
 
 async def test_the_socket_may_be_named_before_or_behind_the_verb(tmp_path: Path) -> None:
     async with running(tmp_path) as (gateway, socket):
-        for arguments in (
+        ways: list[list[str | Path]] = [
             ["--socket", socket, "status"],
             ["status", "--socket", socket],
             ["--socket", socket, "runtime", "list"],
             ["--socket", socket, "binding", "show", "buffer-tank"],
             ["--socket", tmp_path / "none.sock", "status", "--socket", socket],
-        ):
+        ]
+        for arguments in ways:
             done = await o3ctl(*arguments)
             assert done.exit_code == 0, done.output
         assert (await o3ctl("--socket", tmp_path / "none.sock", "status")).exit_code == 3
@@ -284,7 +285,8 @@ async def test_a_refusal_is_the_gateways_own_sentence_and_status_1(tmp_path: Pat
 
 async def test_decisions_of_a_point_that_is_nowhere_are_an_error(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, socket):
-        for more in ([], ["--json"], ["--follow"]):
+        for option in ("", "--json", "--follow"):
+            more = [option] if option else []
             result = await o3ctl("decisions", "--point", "nowhere", "--socket", socket, *more)
             assert result.exit_code == 1
             assert "unknown decision point `nowhere`" in result.stderr
