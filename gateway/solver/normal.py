@@ -61,6 +61,11 @@ def form(node: Expr) -> Form | None:
     return found if isinstance(found, Affine | Quadratic) else None
 
 
+def bounds(node: Expr, ranges: Ranges) -> Interval | None:
+    """Least and greatest value over ranges, rounded outward; None where nobody can tell."""
+    return values.bounds(_Normal(None).value(node, []), ranges)
+
+
 class _Normal:
     def __init__(self, ranges: Ranges | None) -> None:
         self._ranges = ranges
