@@ -200,6 +200,7 @@ async def test_s9_a_level_above_the_limit_at_start_is_brought_down_by_the_backup
         )
         refused = next(v for v in house.picture.decisions.values() if v.outcome == "refused")
         assert "buffer-tank/no-overflow" in refused.violated
+        await house.sign()
         armed = await house.ask("mode", {"point": POINT, "mode": "armed"})
         assert armed.ok, armed.error
         at = time.monotonic()
