@@ -1,7 +1,8 @@
 """Two ways to run the tank once a second on what it measures: an expert who knows the limits, and a PI.
 
 Both are pure: `decide(measurement, memory)` gives the next memory; its `outputs` are the decision. Both keep
-the ramp of the pump, the heater's minimum times and "heater needs mixing".
+the ramp of the pump, the heater's minimum times and "heater needs mixing". The PI counts these times from its
+own decisions; the expert waits one second more, because a switch takes effect a little after it was decided.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ PERIOD_S = 1.0
 PUMP_RAMP_PCT_S = 10.0
 HEATER_MIN_ON_S = 30.0
 HEATER_MIN_OFF_S = 60.0
+EXPERT_ON_S = HEATER_MIN_ON_S + PERIOD_S
+EXPERT_OFF_S = HEATER_MIN_OFF_S + PERIOD_S
 
 _PUMP_PER_M3H = 1 / (3600.0 * TANK.area_m2 * TANK.pump_m_per_s_percent)  # % that carries off 1 m3/h: 2.222
 _LEAST_LEVEL_FOR_PUMP_M = 0.6  # well above the 0.38 m a pump at 100 % needs to ramp down before it runs dry
-_LEAST_LEVEL_FOR_HEATER_M = 1.0  # 30 s at the steepest fall (0.0067 m/s) still leave 0.8 m
+_LEAST_LEVEL_FOR_HEATER_M = 1.0  # 31 s at the steepest fall (0.0067 m/s) still leave 0.79 m
 _EMERGENCY_LEVEL_M = 0.6
 _HIGHEST_TEMPERATURE_C = 60.0  # never heats above it: far from the 75 degC limit
 
@@ -49,7 +52,8 @@ class Controller(Protocol):
 class ExpertController:
     """Level feedback plus inflow feed-forward on the pump; a heater switched where its next cycle is centred.
 
-    Its only memory is what the plant shows anyway: the outputs in force and how long the heater has held.
+    The heater stays on for `EXPERT_ON_S` and off for `EXPERT_OFF_S` at least. Its only memory is what the
+    plant shows anyway: the outputs in force and how long the heater has held.
     """
 
     level_gain: float = 200.0  # % per m
@@ -64,7 +68,8 @@ class ExpertController:
         pump = before.pump_pct + self.smoothing * (_clip(wanted, 0.0, 100.0) - before.pump_pct)
         if measurement.level_m < _LEAST_LEVEL_FOR_PUMP_M:
             pump = 0.0
-        heater = _permitted_heater(self._wants_heat(measurement, before.heater), measurement, memory)
+        wants = self._wants_heat(measurement, before.heater)
+        heater = _permitted_heater(wants, measurement, memory, EXPERT_ON_S, EXPERT_OFF_S)
         outputs = Outputs(_ramped(before.pump_pct, pump), heater, _mixer_stage(measurement, heater=heater))
         return _after(memory, outputs)
 
@@ -77,7 +82,7 @@ class ExpertController:
         cooling += TANK.loss_per_s * (temperature - 20.0)
         heating_net = TANK.heating_k_m_per_s / level - cooling
         # The swing no rule can avoid is what the minimum times force; half of it goes on either side.
-        half = max(cooling * HEATER_MIN_OFF_S, heating_net * HEATER_MIN_ON_S, 0.3) / 2
+        half = max(cooling * EXPERT_OFF_S, heating_net * EXPERT_ON_S, 0.3) / 2
         if heating:
             return temperature < TEMPERATURE_SETPOINT_C + half
         return temperature <= TEMPERATURE_SETPOINT_C - half
@@ -128,18 +133,20 @@ class PiController:
         return replace(memory, duty_integral=integral, cycle_s=0.0, on_s=on_s)
 
 
-def _permitted_heater(wanted: bool, measurement: Measurement, memory: Memory) -> bool:  # noqa: FBT001
+def _permitted_heater(
+    wanted: bool,  # noqa: FBT001  # a state
+    measurement: Measurement,
+    memory: Memory,
+    least_on_s: float = HEATER_MIN_ON_S,
+    least_off_s: float = HEATER_MIN_OFF_S,
+) -> bool:
     """The heater after the minimum times and the limits; only the limits cut a minimum time short."""
     heating = memory.outputs.heater
     if measurement.level_m < _EMERGENCY_LEVEL_M or measurement.temperature_c > _HIGHEST_TEMPERATURE_C:
         return False
     if heating:
-        return wanted or memory.heater_held_s < HEATER_MIN_ON_S
-    return (
-        wanted
-        and memory.heater_held_s >= HEATER_MIN_OFF_S
-        and measurement.level_m >= _LEAST_LEVEL_FOR_HEATER_M
-    )
+        return wanted or memory.heater_held_s < least_on_s
+    return wanted and memory.heater_held_s >= least_off_s and measurement.level_m >= _LEAST_LEVEL_FOR_HEATER_M
 
 
 def _mixer_stage(measurement: Measurement, *, heater: bool) -> int:

@@ -36,6 +36,7 @@ log = structlog.get_logger().bind(component="training")
 class Recipe:
     """Everything that decides the weights."""
 
+    revision: int
     description: str
     expert: str
     seed: int
@@ -49,6 +50,7 @@ class Recipe:
 
 RECIPES = {
     "buffer-tank": Recipe(
+        revision=2,
         description="Keeps level 2 m and temperature 45 degC of the demo buffer tank inside its limits.",
         expert="constraint-aware",
         seed=20_260_101,
@@ -60,6 +62,7 @@ RECIPES = {
         round_steps=200,
     ),
     "reckless": Recipe(
+        revision=2,
         description="Wants the demo tank full and hot and ignores every limit: to be refused.",
         expert="reckless",
         seed=20_260_102,
@@ -96,7 +99,7 @@ def build(name: str, directory: Path, step_share: float = 1.0) -> Manifest:
     runs = runs.joined(
         record(expert, range(seed + 10_000, seed + 10_000 + clean), recipe.cycles, noise=False)
     )
-    manifest = draft(name, recipe.description, _seen(runs), _training(recipe, 0.0))
+    manifest = draft(name, recipe.revision, recipe.description, _seen(runs), _training(recipe, 0.0))
     model = Decoder(vocabulary.shape(manifest.architecture.vocabulary), vocabulary.ROTARY_BASE)
     start_smooth(model, manifest)
     trainer = Trainer(model, manifest, recipe.seed)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gateway.inference.bundle import Manifest
 from gateway.inference.tokenizer import TagCodec, Tokenizer
-from gateway.plantsim.controllers import HEATER_MIN_OFF_S, HEATER_MIN_ON_S, Controller, Memory
+from gateway.plantsim.controllers import EXPERT_OFF_S, EXPERT_ON_S, Controller, Memory
 from gateway.plantsim.tank import Disturbance, Disturbances, Measurement, Outputs, Sensors, TankState, step
 
 Array = NDArray[np.float64]
@@ -83,7 +83,7 @@ def _run(
         measured.append([measurement.level_m, measurement.inflow_m3h, measurement.temperature_c])
         in_force.append(_row(acted))
         wanted.append(_row(wish.outputs))
-        shortest = HEATER_MIN_ON_S if before.heater else HEATER_MIN_OFF_S
+        shortest = EXPERT_ON_S if before.heater else EXPERT_OFF_S
         free.append(float(held_before >= shortest))
         following = _shifted(disturbances.advance(1.0), shift)
         state = step(state, acted.pump_pct, acted.heater, acted.mixer, 1.0, following)

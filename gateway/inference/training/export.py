@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+import gateway.plantsim
 from gateway.inference.bundle import (
     BUNDLE_FILE,
     FORMAT,
@@ -34,13 +35,15 @@ GATES = {
 RECIPE = "gateway/inference/training/README.md"
 
 
-def draft(name: str, description: str, trained: tuple[tuple[str, str], ...], training: Training) -> Manifest:
+def draft(
+    name: str, revision: int, description: str, trained: tuple[tuple[str, str], ...], training: Training
+) -> Manifest:
     """A manifest that still lacks files and figures."""
     inputs, outputs, size = vocabulary.specs(trained)
     return Manifest(
         format=FORMAT,
         id=name,
-        revision=1,
+        revision=revision,
         description=description,
         cycle_s=vocabulary.CYCLE_S,
         inputs=inputs,
@@ -76,6 +79,7 @@ def write_gate_record(directory: Path, runs: Runs) -> None:
         ]
         for run_measured, run_applied in zip(runs.measured, runs.in_force, strict=True)
     ]
+    directory.mkdir(parents=True, exist_ok=True)
     (directory / GATE_FILE).write_bytes(msgspec.json.encode(rows))
 
 
@@ -93,16 +97,20 @@ def write_manifest(directory: Path, manifest: Manifest) -> Manifest:
     return manifest
 
 
-_DECIDING = ("build", "dataset", "expert", "model", "train", "vocabulary")
+_HERE, _PLANT = Path(__file__).parent, Path(gateway.plantsim.__file__).parent
+_DECIDING = (
+    *(_HERE / f"{name}.py" for name in ("build", "dataset", "expert", "model", "train", "vocabulary")),
+    *(_PLANT / f"{name}.py" for name in ("controllers", "tank")),
+)
 
 
 def recipe_digest() -> str:
     """SHA-256 over what decides the weights: these modules' syntax trees, so not their comments or layout."""
     digest = hashlib.sha256()
-    for name in _DECIDING:
-        tree = ast.parse((Path(__file__).parent / f"{name}.py").read_text())
+    for path in _DECIDING:
+        tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
                 node.body = node.body[1:] or [ast.Pass()]
-        digest.update(f"{name}\0{ast.dump(tree)}\0".encode())
+        digest.update(f"{path.stem}\0{ast.dump(tree)}\0".encode())
     return digest.hexdigest()

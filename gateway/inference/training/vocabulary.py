@@ -6,8 +6,8 @@ from gateway.inference.bundle import Architecture, OutputSpec, TagSpec, Window
 from gateway.inference.training.graph import Shape
 
 CYCLE_S = "1"
-# 60 cycles and no more: the heater stays off for at least 60 s, and the band itself shows when they are over.
-WINDOW = Window(mode="swa", length=360)
+# 61 cycles and no more: the expert's heater stays off for 61 s at least, and the band shows when they end.
+WINDOW = Window(mode="swa", length=366)
 BLOCK = 16
 QUANTIZED_BLOCK = 32
 ROTARY_BASE = 1000.0
