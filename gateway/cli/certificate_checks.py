@@ -18,6 +18,7 @@ from gateway.cli.certificate_file import (
     file_document,
     record_of,
 )
+from gateway.cli.certificate_premises import premises_problem
 from gateway.cli.certificate_signature import signature_problem
 from gateway.core.decision import CheckResult, DecisionRecord, Refused, Unknown, outcome_name
 from gateway.core.errors import StorageError
@@ -31,7 +32,7 @@ from gateway.solver.certificate_claims import Scene
 from gateway.solver.certificate_solvers import SOLVERS, SolverName, ask, expected_answers
 from gateway.solver.check import Checks
 from gateway.solver.errors import CertificateError
-from gateway.solver.smtlib import script_symbols
+from gateway.solver.smtlib import acting, script_symbols
 from gateway.solver.terms import Budget
 from gateway.storage.anchored import read_anchored
 from gateway.storage.codec import certificate_document, parsed
@@ -279,6 +280,11 @@ def _independent(done: Verification, scene: Scene, texts: Sequence[str]) -> None
     premises = scene.premises({f"x:{v.tag}" for v in scene.rules.measured})
     name = f"independent checker, {scene.claim.of}"
     try:
+        done.add(
+            f"independent premises, {scene.claim.of}",
+            premises_problem(scene, texts),
+            "the state stood on holds all that readings, ages and the state carried in allow",
+        )
         if scene.claim.says == "violated":
             _look_at_witness(done, name, scene, texts)
             return
@@ -306,8 +312,8 @@ def _independent(done: Verification, scene: Scene, texts: Sequence[str]) -> None
 def _look_at_witness(done: Verification, name: str, scene: Scene, texts: Sequence[str]) -> None:
     told = scene.claim.counterexample
     rule = f"{told.module}/{told.constraint}" if told is not None else ""
-    acting = ["in force" if duty.old else "new" for duty in scene.duties]
-    fails = violated(texts, _bounds(scene), rule, scene.duties[0].instant, acting, scene.witness)
+    values = [acting(duty) for duty in scene.duties]
+    fails = violated(texts, _bounds(scene), rule, scene.duties[0].instant, values, scene.witness)
     problem = "" if fails else f"the witness does not violate {rule} inside the assumptions"
     done.add(name, problem, f"the witness violates {rule}")
 

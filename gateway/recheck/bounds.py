@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from gateway.recheck.language import Evaluate, LanguageError, number, truth
+from gateway.recheck.language import Evaluate, LanguageError, number, read, truth
 from gateway.recheck.source import Range, Requirement, Source, read_source
 
 Point = Mapping[str, Fraction]
@@ -42,8 +42,7 @@ def misproved(texts: Sequence[str], bounds: Bounds, *, samples: int = 12, seed: 
 
     Raises `LanguageError` for a module that cannot be read.
     """
-    sources = [read_source(text) for text in texts]
-    book = _Book(sources, bounds, of_the_past=set().union(*map(_of_the_past, texts)))
+    book = _book(texts, bounds)
     wrong: list[str] = []
     for line in bounds.lines:
         try:
@@ -63,19 +62,51 @@ def violated(
 ) -> bool:
     """Whether a witness lies inside the premises and fails a rule at an instant, played through step by step.
 
-    `values` says which must do: `new`, `in force`. Raises `LanguageError` for a module that cannot be read.
+    `values` says which actions may do it: `new`, `old`, `b{k}`. Raises `LanguageError` for a module that
+    cannot be read.
     """
     if not all(name in bounds.premises for name in witness):
         return False
     if any(not bounds.premises[n][0] <= v <= bounds.premises[n][1] for n, v in witness.items()):
         return False
-    book = _Book([read_source(text) for text in texts], bounds, of_the_past=set())
+    book = _book(texts, bounds)
     point = {name: (low + high) / 2 for name, (low, high) in bounds.premises.items()} | dict(witness)
     for source in book.sources:
         holds = book.words(source, rule)
         if holds is not None:
-            return any(not book.plays(source, holds, point, instant, acting) for acting in values)
+            moments = [_When(instant, acting, drift) for acting in values for drift in (instant, instant + 1)]
+            return any(not book.plays(source, holds, point, when) for when in moments)
     return False
+
+
+def _book(texts: Sequence[str], bounds: Bounds) -> _Book:
+    modules = [json.loads(text) for text in texts]
+    terminal: dict[str, Evaluate] = {}
+    for module, source in zip(modules, map(read_source, texts), strict=True):
+        for number_, text in enumerate(module.get("terminal", ()), start=1):
+            terminal[f"{module['id']}/terminal[{number_}]"] = read(text, source.names)
+    return _Book(
+        [read_source(text) for text in texts],
+        bounds,
+        of_the_past=set().union(*map(_of_the_past, modules)),
+        horizon=max(map(_horizon, modules), default=0),
+        terminal=terminal,
+    )
+
+
+def _horizon(module: Mapping[str, Any]) -> int:
+    told = module.get("horizon")
+    moves = any(module.get(key) for key in ("dynamics", "safe_set", "terminal"))
+    return int(moves) if told is None else int(told)
+
+
+@dataclass(frozen=True, slots=True)
+class _When:
+    """An instant, the kind of the actions in force, and the instant of what has no dynamics."""
+
+    instant: int
+    values: str
+    drift: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,32 +131,45 @@ class _Book:
     cuts: list[Fraction] = field(init=False)
     step: Fraction = field(init=False)
     of_the_past: set[str]  # rules about the change itself, not about the plant with the values in force
+    horizon: int
+    terminal: Mapping[str, Evaluate]  # by rule
+    acting: int = 0  # segments before the backup acts
     seen: set[tuple[str, int, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         if not self.sources:
             raise LanguageError("there is no module: an empty rule set permits nothing")
         self.step = self.sources[0].step
+        if not self.horizon:
+            self.cuts = [Fraction(0)]
+            return
         delay, end = (
             self.bounds.effect_delay_s,
             max(self.bounds.hold_s, self.step, self.bounds.effect_delay_s),
         )
         whole = (self.step * k for k in range(1, int(end / self.step) + 1))
         self.cuts = sorted({Fraction(0), end, *(t for t in (delay, *whole) if 0 < t < end)})
+        self.acting = len(self.cuts) - 1
+        if self.terminal:  # the backup acts from there on
+            self.cuts += [end + self.step * k for k in range(1, self.horizon + 1)]
 
     def line(self, line: Mapping[str, Any], samples: int, chance: random.Random) -> list[str]:
         """What is wrong with one bound."""
         rule, instant, values = str(line["rule"]), int(line["instant"]), str(line["values"])
+        drift = int(line["drift"])
         name = f"{rule} at instant {instant}, values {values}"
-        if values not in {"new", "in force"} or Fraction(line["at_s"]) != self.cuts[instant]:
+        phases = {"new", "old", f"b{instant}", f"b{instant - 1}"}
+        if values not in phases or Fraction(line["at_s"]) != self.cuts[instant] or instant < 0:
             return [f"{name}: no such instant"]
+        if drift not in {instant, min(instant + 1, len(self.cuts) - 1)}:
+            return [f"{name}: no such time of the values without dynamics"]
         self.seen.add((rule, instant, values))
         proof = line["proof"]
         if proof == "solver":
             return []
         sums = list(_sums(proof))
         wrong = [f"{name}: {problem}" for total in sums for problem in self._added(total)]
-        return wrong or self._meant(name, rule, instant, values, sums, samples, chance)
+        return wrong or self._meant(name, rule, _When(instant, values, drift), sums, samples, chance)
 
     def uncovered(self) -> list[str]:
         """Requirements that have no line where they need one."""
@@ -135,22 +179,37 @@ class _Book:
             for requirement in source.requirements:
                 if requirement.kind == "informational":
                     continue
-                for instant, at in enumerate(self.cuts):
-                    name = (f"{source.id}/{requirement.id}", instant, "new")
-                    if (requirement.always or instant == 0) and name not in self.seen:
-                        missing.append(f"{name[0]} has no bound at instant {instant}")
-                    before = (name[0], instant, "in force")
-                    if self._owed_before(source, requirement, at) and before not in self.seen:
-                        missing.append(
-                            f"{name[0]} has no bound at instant {instant} with the values in force"
-                        )
+                name = f"{source.id}/{requirement.id}"
+                for instant, values in self._owed(source, requirement):
+                    if (name, instant, values) not in self.seen:
+                        missing.append(f"{name} has no bound at instant {instant}, values {values}")
             missing += self._uncovered_actions(source)
             for number_, _ in enumerate(source.safe_set, start=1):
-                for instant, at in enumerate(self.cuts):
+                for instant, at in enumerate(self.cuts[: self.acting + 1]):
                     safe = f"{source.id}/safe_set[{number_}]"
                     if at >= delay and (safe, instant, "new") not in self.seen:
                         missing.append(f"{safe} has no bound at instant {instant}")
+        last = len(self.cuts) - 1
+        missing += [
+            f"{rule} has no bound at the end"
+            for rule in self.terminal
+            if (rule, last, f"b{last - 1}") not in self.seen
+        ]
         return missing
+
+    def _owed(self, source: Source, requirement: Requirement) -> Iterator[tuple[int, str]]:
+        """Instants and actions at which a requirement must hold."""
+        yield 0, "new"
+        if not requirement.always:
+            return
+        for instant, at in enumerate(self.cuts[: self.acting + 1]):
+            yield instant, "new"
+            if self._owed_before(source, requirement, at):
+                yield instant, "old"
+        if f"{source.id}/{requirement.id}" not in self.of_the_past:
+            for k in range(self.acting, len(self.cuts) - 1):
+                yield k, f"b{k}"
+                yield k + 1, f"b{k}"
 
     def _uncovered_actions(self, source: Source) -> Iterator[str]:
         """Ranges and minimum times of actions, owed once."""
@@ -184,8 +243,7 @@ class _Book:
         self,
         name: str,
         rule: str,
-        instant: int,
-        values: str,
+        when: _When,
         sums: Sequence[_Sum],
         samples: int,
         chance: random.Random,
@@ -196,9 +254,7 @@ class _Book:
             if holds is None:
                 continue
             for point in self._points(sums, samples, chance):
-                if all(total.holds(point) for total in sums) and not self.plays(
-                    source, holds, point, instant, values
-                ):
+                if all(total.holds(point) for total in sums) and not self.plays(source, holds, point, when):
                     return [f"{name}: the bound says less than the module"]
             return []
         return [f"{name}: no module knows this rule"]
@@ -210,6 +266,9 @@ class _Book:
             return None
         named = {r.id: r.holds for r in source.requirements}
         named |= {f"safe_set[{n}]": r.holds for n, r in enumerate(source.safe_set, start=1)}
+        named |= {
+            name.partition("/")[2]: e for name, e in self.terminal.items() if name.startswith(f"{module}/")
+        }
         return named.get(own) or self._action_words(source, own)
 
     def _action_words(self, source: Source, own: str) -> Evaluate | None:
@@ -241,17 +300,20 @@ class _Book:
                     name, multiplier = chance.choice(free)
                     yield {**point, name: point[name] - total.at(point) / multiplier}
 
-    def plays(self, source: Source, holds: Evaluate, point: Point, instant: int, values: str) -> bool:
+    def plays(self, source: Source, holds: Evaluate, point: Point, when: _When) -> bool:
         """Whether a requirement holds at an instant of the course of events that a point describes."""
         state = {name[2:]: value for name, value in point.items() if name[:2] == "x:"}
         dynamics = {tag: step_on for s in reversed(self.sources) for tag, step_on in s.next_state.items()}
-        for k in range(instant):
+        for k in range(when.instant):
             state = self._later(dynamics, state, point, k)
-        acting = "new" if values == "new" else "old"
-        env = {**state, **_of(point, f"{acting}:")}
+        if when.drift != when.instant:
+            state |= {t: v for t, v in _of(point, f"p{when.drift}:").items() if t not in dynamics}
+        env = {**state, **_of(point, f"{when.values}:")}
         for kind in ("rate", "kept_on", "may_rise"):
             env |= {f"{kind} {tag}": value for tag, value in _of(point, f"{kind}:").items()}
         env |= {f"prev {tag}": value for tag, value in _of(point, "old:").items()}
+        for tag, value in _of(point, "was:").items():
+            env |= {f"prev {tag}": value, f"rate {tag}": (state[tag] - value) / self.step}
         try:
             return truth(holds(env))
         except KeyError as exc:
@@ -263,8 +325,9 @@ class _Book:
         self, dynamics: Mapping[str, Evaluate], state: Point, point: Point, k: int
     ) -> dict[str, Fraction]:
         part = (self.cuts[k + 1] - self.cuts[k]) / self.step
-        mixed = self.cuts[k] < self.bounds.effect_delay_s
-        env = {**state, **_of(point, f"m{k}:"), **_of(point, f"e{k}:" if mixed else "new:")}
+        kind = f"e{k}" if self.cuts[k] < self.bounds.effect_delay_s else "new"
+        kind = f"b{k}" if k >= self.acting else kind
+        env = {**state, **_of(point, f"m{k}:"), **_of(point, f"{kind}:")}
         for source in self.sources:
             for name in source.disturbances:
                 own = name.removeprefix(f"{source.id}.")
@@ -276,8 +339,7 @@ class _Book:
         return after
 
 
-def _of_the_past(text: str) -> set[str]:
-    module = json.loads(text)
+def _of_the_past(module: Mapping[str, Any]) -> set[str]:
     return {
         f"{module['id']}/{c['id']}"
         for c in module["constraints"]

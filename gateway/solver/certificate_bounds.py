@@ -14,6 +14,7 @@ from typing import Any
 from gateway.core.tag import decimal_text
 from gateway.solver.affine import Affine, Atom, Every, Formula, symbols
 from gateway.solver.certificate_claims import Range, Scene
+from gateway.solver.smtlib import acting
 
 Premises = Mapping[str, Range]
 BY_SOLVER = "solver"
@@ -32,7 +33,8 @@ def bounds(scene: Scene) -> list[dict[str, Any]]:
                 "rule": f"{rule.module}/{rule.constraint.id}",
                 "instant": duty.instant,
                 "at_s": decimal_text(scene.plan.instant(duty.instant)),
-                "values": "in force" if duty.old else "new",
+                "drift": max(duty.drift, duty.instant),
+                "values": acting(duty),
                 "proof": BY_SOLVER if proof is None else proof,
             }
         )

@@ -22,7 +22,7 @@ from gateway.solver.check import millis_up
 from gateway.solver.condense import Duty, Plan, condense
 from gateway.solver.errors import CertificateError
 from gateway.solver.interval import SCALE
-from gateway.solver.predict import Facts, UnusableError, box, observe
+from gateway.solver.predict import Facts, UnusableError, box, choices, observe
 from gateway.solver.ruleset import Rule, RuleSet
 
 Range = tuple[Fraction, Fraction]
@@ -114,8 +114,10 @@ class Scene:
         return {name: (Fraction(low, SCALE), Fraction(high, SCALE)) for name, (low, high) in found.items()}
 
     def choices(self) -> dict[str, tuple[Fraction, ...]]:
-        """Outputs whose value in force is one of several."""
-        return {f"old:{tag}": values for tag, values in self.facts.old.items() if len(values) > 1}
+        """Symbols that have one of a few exact values and not those in between."""
+        within = box(self.rules, self.plan, self.facts, self.claim.action)
+        found = choices(self.rules, self.plan, self.facts, within)
+        return {name: values for name, values in found.items() if len(values) > 1}
 
 
 def scene_of(claim: Claim, rules: RuleSet) -> Scene:
@@ -138,9 +140,7 @@ def scene_of(claim: Claim, rules: RuleSet) -> Scene:
 
 
 def _binds(rule: Rule, *, as_backup: bool) -> bool:
-    if rule.constraint.kind == "informational":
-        return False
-    return not (as_backup and any(name.startswith(_TIMED) for name in symbols(rule.formula)))
+    return rule.binding and not (as_backup and any(name.startswith(_TIMED) for name in symbols(rule.formula)))
 
 
 def _violated(claim: Claim, rules: RuleSet, plan: Plan, facts: Facts) -> Scene:
@@ -159,7 +159,7 @@ def _violated(claim: Claim, rules: RuleSet, plan: Plan, facts: Facts) -> Scene:
     witness = {name: value for name, value in assignment.items() if ":" in name and name[:6] != "start:"}
     witness |= {f"x:{name[6:]}": value for name, value in assignment.items() if name[:6] == "start:"}
     for variable in rules.measured:
-        tag, instant = str(variable.tag), duties[0].instant
+        tag, instant = str(variable.tag), max(duties[0].drift, duties[0].instant)
         if instant and tag not in rules.forms and tag in assignment:
             witness[f"p{instant}:{tag}"] = assignment[tag]
     return Scene(claim=claim, rules=rules, plan=plan, facts=facts, duties=duties, witness=witness)

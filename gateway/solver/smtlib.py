@@ -23,7 +23,7 @@ from gateway.solver.smtlib_terms import (
     quoted,
     times,
 )
-from gateway.solver.syntax import Ref
+from gateway.solver.syntax import For, Ref
 
 
 def script(title: Sequence[str], scenes: Sequence[Scene]) -> str:
@@ -142,53 +142,74 @@ class _Section:
             return Term(quoted(f"{tag}@{instant}"))
         return self._symbol(f"p{instant}:{tag}")
 
-    def _during(self, k: int) -> Callable[[Ref], Term]:
+    def _during(self, k: int) -> Callable[[Ref | For], Term]:
         rules, segment = self.scene.rules, self.scene.plan.segments[k]
         measured = {str(v.tag) for v in rules.measured}
 
-        def read(ref: Ref) -> Term:
-            name = ref.name
+        def read(ref: Ref | For) -> Term:
+            name = ref.key
             if name in rules.forms:
                 return self._at(name, k)
             if name in measured:
                 return self._symbol(f"m{k}:{name}")
             if name in rules.disturbances:
                 return self._symbol(f"d{k}:{name}")
+            if segment.backup:
+                return self._symbol(f"b{k}:{name}")
             return self._symbol(f"e{k}:{name}" if segment.mixed else f"new:{name}")
 
         return read
 
     def _duty(self, duty: Duty) -> str:
         """The rule's own tree; its condensed form where the tree has a construct without a text."""
-        rule = self.scene.rule(duty)
-        measured = {str(v.tag) for v in self.scene.rules.measured}
-
-        def read(ref: Ref) -> Term:
-            if ref.form == "prev":
-                return self._symbol(f"old:{ref.name}")
-            if ref.form != "now":
-                return self._symbol(f"{ref.form}:{ref.name}")
-            if ref.name in measured:
-                return self._at(ref.name, duty.instant)
-            return self._symbol(f"{'old' if duty.old else 'new'}:{ref.name}")
-
-        writer = Writer(read)
+        writer = Writer(self._at_duty(duty))
         try:
-            text = writer.truth(rule.tree)
+            text = writer.truth(self.scene.rule(duty).tree)
         except NoTextError:
-            writer = Writer(lambda ref: self._symbol(ref.name))
+            writer = Writer(lambda ref: self._symbol(ref.key))
             text = writer.formula(duty.formula)
         self.degree = max(self.degree, writer.degree)
         return text
 
+    def _at_duty(self, duty: Duty) -> Callable[[Ref | For], Term]:
+        """What a reference says at a duty's instant, with the values that act in it."""
+        rules = self.scene.rules
+        measured = {str(v.tag) for v in rules.measured}
+
+        def now(tag: str) -> Term:
+            drifts = duty.drift >= 0 and tag not in rules.forms
+            return self._at(tag, duty.drift if drifts else duty.instant)
+
+        def read(ref: Ref | For) -> Term:
+            if isinstance(ref, For):
+                return self._symbol(f"for:{ref.seconds} {ref.row}")
+            if ref.form == "now":
+                return now(ref.name) if ref.name in measured else self._symbol(f"{acting(duty)}:{ref.name}")
+            if ref.name in measured and ref.form in {"prev", "rate"}:
+                was = self._symbol(f"was:{ref.name}")
+                change = times(constant(1 / self.scene.plan.step), plus(now(ref.name), was, "-"))
+                return was if ref.form == "prev" else change
+            return self._symbol(f"old:{ref.name}" if ref.form == "prev" else f"{ref.form}:{ref.name}")
+
+        return read
+
     def _duty_name(self, duty: Duty) -> str:
         rule = self.scene.rule(duty)
         values = "values in force" if duty.old else "new values"
+        if duty.backup >= 0:
+            values = f"backup's values of segment {duty.backup}"
         return f"{rule.module}/{rule.constraint.id} at {_seconds(self.scene, duty)} s, {values}"
 
     def _origin(self, duty: Duty) -> str:
         rule = self.scene.rule(duty)
         return f"{rule.constraint.kind}, {rule.where}: {rule.constraint.text}"
+
+
+def acting(duty: Duty) -> str:
+    """The kind of symbol of the actions in a duty: `new`, `old`, or `b{k}` of the backup."""
+    if duty.backup >= 0:
+        return f"b{duty.backup}"
+    return "old" if duty.old else "new"
 
 
 def _seconds(scene: Scene, duty: Duty) -> str:

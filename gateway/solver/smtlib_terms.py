@@ -14,6 +14,7 @@ from gateway.solver.syntax import (
     Choice,
     Connective,
     Expr,
+    For,
     Label,
     Member,
     Negative,
@@ -93,7 +94,7 @@ def times(left: Term, right: Term) -> Term:
 class Writer:
     """Texts over names that `read` gives to references."""
 
-    def __init__(self, read: Callable[[Ref], Term]) -> None:
+    def __init__(self, read: Callable[[Ref | For], Term]) -> None:
         self._read = read
         self._bound = 0
         self.degree = 1
@@ -103,7 +104,7 @@ class Writer:
         match node:
             case Truth(_, value):
                 return "true" if value else "false"
-            case Ref():
+            case Ref() | For():
                 return f"(>= {self._read(node).text} 1.0)"
             case Not(_, operand):
                 return f"(not {self.truth(operand)})"
@@ -169,6 +170,12 @@ class Writer:
             return Term(
                 f"(let (({name} {terms[0].text})) (ite (>= {name} 0.0) {name} {minus}))", None, degree
             )
+        if function == "median" and len(terms) == 3:  # noqa: PLR2004  # two of three sensors
+            a, b, c = (self._fresh() for _ in terms)
+            low = f"(ite (<= {b} {c}) {b} (ite (<= {a} {c}) {c} {a}))"
+            high = f"(ite (<= {a} {c}) {a} (ite (<= {b} {c}) {c} {b}))"
+            named = " ".join(f"({n} {t.text})" for n, t in zip((a, b, c), terms, strict=True))
+            return Term(f"(let ({named}) (ite (<= {a} {b}) {low} {high}))", None, degree)
         if function not in {"min", "max"}:
             raise NoTextError(function)
         relation = ">=" if function == "max" else "<="
@@ -214,8 +221,8 @@ def _arithmetic(op: str, left: Term, right: Term) -> Term:
         case "*":
             return times(left, right)
         case _:
-            if right.value is None:
-                return Term(f"(/ {left.text} {right.text})", None, max(2, left.degree + right.degree))
+            if not right.value:
+                raise NoTextError("a division that may have no value")
             return times(constant(1 / right.value), left)
 
 
