@@ -1,0 +1,110 @@
+"""Decisions under the shipped modules of other industries, repeated by z3 and cvc5 from scripts alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from gateway.core.decision import CheckRequest, DecisionId, PointId, Proposal, RegisterValue, outcome_name
+from gateway.core.ports import InForce
+from gateway.core.quality import StatusCode
+from gateway.core.tag import TagId, TagValue
+from gateway.solver.certificate_claims import claims_of, scene_of
+from gateway.solver.certificate_solvers import SolverName, ask, command_of, expected_answers
+from gateway.solver.check import Checks
+from gateway.solver.module import Case, Module
+from gateway.solver.ruleset import RuleSet
+from gateway.solver.smtlib import script
+from tests.unit.certificate_demo import decided
+from tests.unit.solver_demo import PATIENT
+from tests.unit.solver_modules import NAMES, shipped
+
+pytestmark = pytest.mark.integration
+
+NOW = 1_000.0
+SOLVERS = [
+    "z3",
+    pytest.param(
+        "cvc5",
+        marks=pytest.mark.skipif(
+            not command_of("cvc5"), reason="cvc5 is not installed: pip install 'o3-gateway[verify]'"
+        ),
+    ),
+]
+
+
+def asked(module: Module, rules: RuleSet, case: Case) -> CheckRequest:
+    """A module's own case as a question: its values measured, proposed, and in force before."""
+    inputs = {
+        v.tag: TagValue(
+            value=float(case.given[v.name]),
+            status=StatusCode.Good,
+            source_ts_ns=None,
+            server_ts_ns=0,
+            confirmed_at=NOW,
+        )
+        for v in module.variables.values()
+        if not v.action
+    }
+    values: list[RegisterValue] = []
+    history: dict[TagId, tuple[InForce, ...]] = {}
+    held: dict[TagId, float] = {}
+    for v in module.variables.values():
+        if v.action:
+            raw = v.definition.counts(case.given[v.name])
+            values.append(RegisterValue(v.tag, raw, v.definition.engineering(raw)))
+            history[v.tag] = (InForce(Fraction(case.previous.get(v.name, case.given[v.name])), 0.0),)
+            held[v.tag] = float(case.held_s.get(v.name, 1_000))
+    return CheckRequest(
+        decision=DecisionId("d"),
+        point=PointId("p"),
+        generation=rules.generation,
+        inputs=inputs,
+        taken_at=NOW,
+        history=history,
+        held_s=held,
+        proposal=Proposal(values=tuple(values), by="case"),
+        carried=None,
+        hold_s=1.2 * float(module.step),
+        effect_delay_s=0.3 * float(module.step),
+        may_repair=False,
+    )
+
+
+def questions(module: Module, checks: Checks) -> Iterator[CheckRequest]:
+    """Every case, once fresh and once with what a check one step before left behind."""
+    for case in module.cases:
+        request = asked(module, checks.rules, case)
+        yield request
+        before = replace(
+            request,
+            taken_at=NOW - float(module.step),
+            inputs={t: replace(v, confirmed_at=NOW - float(module.step)) for t, v in request.inputs.items()},
+        )
+        _, state = checks.check(before)
+        yield replace(request, carried=state)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_case_of_a_shipped_module_is_decided_alike_by_an_smt_solver(
+    name: str, solver: SolverName
+) -> None:
+    module = shipped(name)
+    rules = RuleSet.of([module], 1)
+    checks = Checks(rules, PATIENT)
+    outcomes: Counter[str] = Counter()
+
+    for request in questions(module, checks):
+        record = decided(rules, request, "d", checks=checks)
+        outcomes[outcome_name(record.outcome)] += 1
+        scenes = [scene_of(claim, rules) for claim in claims_of(record)]
+        if scenes:
+            text = script([], scenes)
+            assert ask(solver, text).said == expected_answers(text), (record.outcome, text[-3000:])
+
+    assert outcomes["refused"] + outcomes["permitted"] > 0, outcomes
