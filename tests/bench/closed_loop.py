@@ -26,6 +26,7 @@ from gateway.plantsim.tank import TankState
 from gateway.solver.check import Checks
 from gateway.solver.compile import compile_module
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.terms import Budget
 from tests.bench.policies import policy
 from tests.bench.report import Figure
 from tests.bench.simulator import Cycle, Run, demo, simulate
@@ -40,6 +41,8 @@ MODELS = ("reference", SETTLED, "reckless")
 # rule of the moment and goes for a limit (there a safe set that is too narrow shows).
 PROBES = ("fill_and_heat", "wandering", "brink")
 _PROCESSES = 2
+# Time is simulated: a machine that pauses must not make an answer unknown. The work limit is the shipped one.
+_BUDGET = Budget(timeout_ms=10_000)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -175,7 +178,7 @@ def _ran(job: Job, found: Run) -> Ran:
 @lru_cache(maxsize=1)
 def _checks() -> Checks:
     _, definitions = demo()
-    return Checks(RuleSet.of([compile_module(MODULE.read_bytes(), MODULE.name, definitions)], 1))
+    return Checks(RuleSet.of([compile_module(MODULE.read_bytes(), MODULE.name, definitions)], 1), _BUDGET)
 
 
 def _violations(ran: Iterable[Ran]) -> float:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-import gateway.plantsim
 from gateway.inference.bundle import (
     BUNDLE_FILE,
     FORMAT,
@@ -97,7 +96,8 @@ def write_manifest(directory: Path, manifest: Manifest) -> Manifest:
     return manifest
 
 
-_HERE, _PLANT = Path(__file__).parent, Path(gateway.plantsim.__file__).parent
+_HERE = Path(__file__).parent
+_PLANT = _HERE.parents[1] / "plantsim"
 _DECIDING = (
     *(_HERE / f"{name}.py" for name in ("build", "dataset", "expert", "model", "train", "vocabulary")),
     *(_PLANT / f"{name}.py" for name in ("controllers", "tank")),
