@@ -38,6 +38,13 @@ def test_ramp_minimum_times_and_mixing_are_kept_from_any_start(
     assert any(heater for heater, _ in held)
 
 
+def test_the_expert_waits_a_second_longer_than_the_minimum_times_and_no_more() -> None:
+    run = simulate(ExpertController(), seed=11, seconds=3_000)
+    held = [(heater, len(list(moments))) for heater, moments in groupby(run, key=heating)][:-1]
+    assert min(seconds for heater, seconds in held if not heater) == 61
+    assert all(seconds >= 31 for heater, seconds in held if heater)
+
+
 @pytest.mark.parametrize("controller", CONTROLLERS)
 @pytest.mark.parametrize("seed", range(4))
 def test_no_limit_of_the_tank_is_reached_in_a_normal_run(controller: Controller, seed: int) -> None:
