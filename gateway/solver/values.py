@@ -125,7 +125,7 @@ def product(at: int, left: Value, right: Value) -> Value:  # noqa: PLR0911  one 
 
 
 def quotient(at: int, left: Value, right: Value) -> Value:
-    """`left / right` for a divisor that holds variables; the caller has shown that it cannot be 0."""
+    """`left / right`, and anything where `right` is 0: the caller states `not_zero` beside it."""
     match right:
         case Chosen():
             return Chosen(right.condition, quotient(at, left, right.first), quotient(at, left, right.second))
@@ -134,7 +134,7 @@ def quotient(at: int, left: Value, right: Value) -> Value:
         case Ratio(top, bottom):
             return product(at, left, Ratio(bottom, top))
         case Affine() if not right.terms:
-            return times(left, 1 / right.constant)
+            return times(left, 1 / right.constant if right.constant else Fraction(0))
         case _:
             return product(at, left, Ratio(Affine(Fraction(1)), right))
 
