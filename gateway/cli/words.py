@@ -129,7 +129,7 @@ def counterexample_parts(view: DecisionView) -> Said | None:
     assignment = document.get("assignment")
     return Said(
         constraint="/".join(str(document[k]) for k in ("module", "constraint") if document.get(k)),
-        margin=str(document.get("margin", "")),
+        margin=str(document.get("margin") or ""),
         where=str(document.get("where", "")),
         assignment={str(k): str(v) for k, v in assignment.items()} if isinstance(assignment, dict) else {},
     )
@@ -150,6 +150,8 @@ def _margin_phrase(view: DecisionView) -> str:
     if not view.margins:
         return ""
     name, margin = view.margins[0]
+    if margin == "-":
+        return f"{name} does not hold; "
     if margin.startswith("-"):
         return f"limit of {name} missed by {margin[1:]}; "
     return f"margin {margin} to {name}; "

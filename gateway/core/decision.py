@@ -85,7 +85,7 @@ class Violated:
     module: str
     constraint: str
     kind: str  # critical, standard, informational
-    margin: Fraction  # negative: by how much the limit is missed
+    margin: Fraction | None  # negative: by how much the limit is missed; None: it has no distance
     witness: Mapping[str, Fraction]
     message: str = ""
     where: str = ""  # file:line of the constraint
@@ -109,7 +109,7 @@ class Counterexample:
 
     module: str
     constraint: str
-    margin: Fraction
+    margin: Fraction | None  # negative, or None where a rule about switches alone has no distance
     assignment: Mapping[str, Fraction]
     text: str  # one sentence in plant terms
 

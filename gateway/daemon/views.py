@@ -148,7 +148,7 @@ def _counterexample_json(counterexample: Counterexample | None, violated: list[V
             "module": counterexample.module,
             "constraint": counterexample.constraint,
             "where": where,
-            "margin": decimal_text(counterexample.margin),
+            "margin": None if counterexample.margin is None else decimal_text(counterexample.margin),
             "assignment": {name: decimal_text(v) for name, v in counterexample.assignment.items()},
         }
     )
@@ -158,17 +158,20 @@ def _margins(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
     """Margins, nearest limit first; displayed limits round outward by being shown exactly (S29).
 
     A variable's own range comes last while it holds: a pump at full speed and any switch stand at its end.
+    `-` is the margin of a violated rule about switches alone: it does not hold, and there is no distance.
     """
-    rows: list[tuple[bool, Fraction, str]] = []
+    rows: list[tuple[bool, Fraction, str, str]] = []
     for finding in findings:
         match finding:
             case Holds(module, constraint, Fraction() as margin):
-                rows.append((constraint.endswith(".range"), margin, f"{module}/{constraint}"))
-            case Violated(module, constraint, _, margin):
-                rows.append((False, margin, f"{module}/{constraint}"))
+                last = constraint.endswith(".range")
+                rows.append((last, margin, f"{module}/{constraint}", _short(margin)))
+            case Violated(module, constraint, _, missed):
+                text = "-" if missed is None else _short(missed)
+                rows.append((False, missed or Fraction(0), f"{module}/{constraint}", text))
             case Holds() | Unknown():
                 continue
-    return [(name, _short(margin)) for _, margin, name in sorted(rows)]
+    return [(name, text) for _, _, name, text in sorted(rows)]
 
 
 def _short(value: Fraction) -> str:

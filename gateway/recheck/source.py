@@ -105,7 +105,7 @@ def _source(raw: Mapping[str, Any]) -> Source:
         requirements=[_requirement(c, names) for c in raw["constraints"]],
         safe_set=[
             Requirement(f"safe_set[{i}]", "critical", always=False, holds=read(text, names))
-            for i, text in enumerate(raw.get("safe_set", ()))
+            for i, text in enumerate(raw.get("safe_set", ()), start=1)
         ],
         backup=[_move(entry, names) for entry in raw.get("backup", ())],
         cases=raw.get("cases", ()),

@@ -16,6 +16,7 @@ from gateway.solver.affine import symbols
 from gateway.solver.condense import Duty, Plan, condense
 from gateway.solver.hull import Asked
 from gateway.solver.interval import SCALE, SETTLED, Box, Row, Scaled, Slack, scaled
+from gateway.solver.misses import missed
 from gateway.solver.predict import Facts, box, choices
 from gateway.solver.report import Shown, described, shown_point
 from gateway.solver.ruleset import Rule, RuleSet
@@ -179,7 +180,7 @@ class Judge:
             undecided = undecided or (reason if binding else "")
             if shown is not None and binding:
                 violated.append(shown)
-            margin = finding.margin if isinstance(finding, Violated) else Fraction(0)
+            margin = (finding.margin if isinstance(finding, Violated) else None) or Fraction(0)
             findings.append((margin, finding))
         for index, worst in holding.items():
             rule = prepared.plan.rules[index]
@@ -209,7 +210,7 @@ class Judge:
         for duty, witness in witnesses:
             point = violates(self.rules, prepared.plan, duty, witness)
             if point is not None:
-                return self._violated(prepared, rule, duty, witness, point, worst)
+                return self._violated(prepared, rule, duty, witness, point, worst, within)
         log.error("judges_disagreed", constraint=rule.constraint.id, said="the witness violates nothing")
         reason = f"`{rule.constraint.id}`: the solver and the exact judge disagree"
         return Unknown(rule.module, rule.constraint.id, reason), None, reason
@@ -222,15 +223,15 @@ class Judge:
         witness: Mapping[str, Fraction],
         point: Mapping[str, Fraction],
         worst: Worst,
+        within: Box,
     ) -> tuple[Finding, Shown, str]:
         start = trajectory(self.rules, prepared.plan, witness)[0]
         assignment = shown_point(self.rules, prepared.plan, duty, witness, point, start)
-        margin = worst.scaled.margin(worst.slack) or Fraction(0)
         finding = Violated(
             rule.module,
             rule.constraint.id,
             rule.constraint.kind,
-            min(margin, Fraction(0)),
+            missed(self.rules, worst.scaled, within),
             assignment,
             rule.constraint.message,
             rule.where,
@@ -250,7 +251,8 @@ def _worst(duties: Iterable[tuple[Duty, Scaled]], within: Box) -> Worst | None:
 def _telling(shown: Shown) -> tuple[bool, bool, Fraction]:
     """What a person should read first: a plain critical rule before a part of the safe set, worst first."""
     finding = shown.finding
-    return finding.constraint.startswith("safe_set["), finding.kind != "critical", finding.margin
+    margin = finding.margin or Fraction(0)
+    return finding.constraint.startswith("safe_set["), finding.kind != "critical", margin
 
 
 def _corner(within: Box, row: Row) -> dict[str, Fraction]:

@@ -210,7 +210,5 @@ def _found(f: WireFinding) -> Finding:
     if f.is_a == "holds":
         return Holds(f.module, f.constraint, f.margin)
     if f.is_a == "violated":
-        return Violated(
-            f.module, f.constraint, f.kind, f.margin or Fraction(0), f.witness, f.message, f.where
-        )
+        return Violated(f.module, f.constraint, f.kind, f.margin, f.witness, f.message, f.where)
     return Unknown(f.module, f.constraint, f.message)

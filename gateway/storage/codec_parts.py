@@ -32,7 +32,7 @@ def counterexample_to_plain(counterexample: Counterexample) -> dict[str, Any]:
     return {
         "module": counterexample.module,
         "constraint": counterexample.constraint,
-        "margin": decimal_text(counterexample.margin),
+        "margin": _margin_to_plain(counterexample.margin),
         "assignment": numbers_to_plain(counterexample.assignment),
         "text": counterexample.text,
     }
@@ -43,7 +43,7 @@ def counterexample_from_plain(plain: Mapping[str, Any]) -> Counterexample:
     return Counterexample(
         module=plain["module"],
         constraint=plain["constraint"],
-        margin=Fraction(plain["margin"]),
+        margin=_margin_from_plain(plain["margin"]),
         assignment=numbers_from_plain(plain["assignment"]),
         text=plain["text"],
     )
@@ -90,13 +90,12 @@ def finding_to_plain(finding: Finding) -> dict[str, Any]:
     plain: dict[str, Any] = {"module": finding.module, "constraint": finding.constraint}
     match finding:
         case Holds():
-            margin = None if finding.margin is None else decimal_text(finding.margin)
-            return plain | {"is": "holds", "margin": margin}
+            return plain | {"is": "holds", "margin": _margin_to_plain(finding.margin)}
         case Violated():
             return plain | {
                 "is": "violated",
                 "kind": finding.kind,
-                "margin": decimal_text(finding.margin),
+                "margin": _margin_to_plain(finding.margin),
                 "witness": numbers_to_plain(finding.witness),
                 "message": finding.message,
                 "where": finding.where,
@@ -112,14 +111,13 @@ def finding_from_plain(plain: Mapping[str, Any]) -> Finding:
     module, constraint = plain["module"], plain["constraint"]
     match plain["is"]:
         case "holds":
-            margin = plain["margin"]
-            return Holds(module, constraint, None if margin is None else Fraction(margin))
+            return Holds(module, constraint, _margin_from_plain(plain["margin"]))
         case "violated":
             return Violated(
                 module,
                 constraint,
                 plain["kind"],
-                Fraction(plain["margin"]),
+                _margin_from_plain(plain["margin"]),
                 numbers_from_plain(plain["witness"]),
                 plain["message"],
                 plain["where"],
@@ -215,3 +213,11 @@ def numbers_to_plain(numbers: Mapping[str, Fraction]) -> dict[str, str]:
 def numbers_from_plain(plain: Mapping[str, str]) -> dict[str, Fraction]:
     """The numbers again."""
     return {name: Fraction(text) for name, text in plain.items()}
+
+
+def _margin_to_plain(margin: Fraction | None) -> str | None:
+    return None if margin is None else decimal_text(margin)
+
+
+def _margin_from_plain(plain: str | None) -> Fraction | None:
+    return None if plain is None else Fraction(plain)

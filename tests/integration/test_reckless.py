@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.integration
 MODULE = (ROOT / "constraints" / "buffer-tank.json").read_text()
 INPUTS = ("TK1.LT101", "TK1.FT101", "TK1.TT101")
 PUMP, HEAT, MIX = "TK1.P101.SP", "TK1.H101.CMD", "TK1.M101.STAGE"
-OVERFLOW_CORNER = "buffer-tank/safe_set[1]"  # as people count
+OVERFLOW_CORNER = "buffer-tank/safe_set[1]"
 TIMED = ("min_on", "min_off")  # how long the heater has been off is in the gateway's history alone
 EFFECT_DELAY_S = Fraction(DEADLINE_MS, 1000) + Fraction("0.07")  # deadline, write delay and scan
 HOLD_S = Fraction("1.15")  # period, poll and jitter
@@ -74,7 +73,7 @@ def confirm(view: DecisionView) -> None:
     told = json.loads(view.counterexample_json)
     assigned = {name: Fraction(text) for name, text in told["assignment"].items()}
     proposal = numbers(view.proposal)
-    assert Fraction(told["margin"]) <= 0
+    assert told["margin"] is None or Fraction(told["margin"]) < 0
     assert {name: assigned[f"new:{name}"] for name in proposal} == proposal
     within_sensor_error(view, assigned)
     match told["constraint"]:
@@ -86,14 +85,9 @@ def confirm(view: DecisionView) -> None:
             assert proposal[HEAT] != assigned[f"old:{HEAT}"]
         case _:
             pass
-    named = {counted_from_zero(name) for name in view.violated if not name.endswith(TIMED)}
+    named = {name for name in view.violated if not name.endswith(TIMED)}
     found = rechecked(view, {name: assigned[f"old:{name}"] for name in proposal}, proposal)
     assert named <= found, f"only the gateway says {named - found}: {view}"
-
-
-def counted_from_zero(name: str) -> str:
-    """The gateway counts a safe set's entries as people do, the checker as its language does."""
-    return re.sub(r"\[(\d+)\]$", lambda found: f"[{int(found[1]) - 1}]", name)
 
 
 def rechecked(

@@ -74,6 +74,12 @@ def test_a_missed_limit_is_said_as_missed() -> None:
     )
 
 
+def test_a_violated_rule_without_a_distance_is_said_not_to_hold() -> None:
+    view = a_view(outcome="refused", margins=[("m/heater", "-")], violated=["m/heater"])
+
+    assert words.verdict_sentence(view).startswith("m/heater does not hold; refused by rule set 12")
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -115,7 +115,7 @@ async def test_s7_a_verdict_that_is_wrong_is_found_and_latches_the_point() -> No
             await latches.one.wait()
     assert rechecking.statistics().differences == 1
     assert "differs on decision d-1, which was permitted (S7): " in latches.latched[0]
-    assert "`buffer-tank/safe_set[0]` can be violated" in latches.latched[0]
+    assert "`buffer-tank/safe_set[1]` can be violated" in latches.latched[0]
 
 
 async def test_s7_a_verdict_that_is_right_is_judged_and_nothing_happens() -> None:

@@ -51,14 +51,14 @@ def test_quiet_step_in_the_middle_breaks_nothing() -> None:
 def test_breach_at_the_edge_of_the_sensor_error_is_found() -> None:
     assert recheck([TANK], ask(("3.55", "3.5975"), ("60", "60"), inflow="36")).violated == {
         "tank/no-overflow",
-        "tank/safe_set[0]",
+        "tank/safe_set[1]",
     }
     assert recheck([TANK], ask(("3.55", "3.5600"), ("60", "60"), inflow="36")).violated == frozenset()
 
 
 # S1: refusal must come before the corner, while the backup can still ramp up.
 def test_state_the_backup_cannot_hold_leaves_the_safe_set() -> None:
-    assert "tank/safe_set[0]" in recheck([TANK], ask(("3.55", "3.56"), ("0", "0"))).violated
+    assert "tank/safe_set[1]" in recheck([TANK], ask(("3.55", "3.56"), ("0", "0"))).violated
 
 
 def test_old_values_count_until_the_new_ones_act() -> None:

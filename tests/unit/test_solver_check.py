@@ -66,6 +66,7 @@ def test_a_violation_is_told_in_plant_terms_with_its_place_in_the_file(checks: C
     assert isinstance(result.verdict, Refused)
     found = result.verdict.counterexample
     assert found.constraint == "no-overflow"
+    assert found.margin is not None
     assert found.margin < 0
     assert found.text.startswith("`no-overflow` (buffer-tank.json:17): tank would overflow: level ")
     assert "limit 3.6 m" in found.text
