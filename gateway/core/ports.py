@@ -39,6 +39,13 @@ __all__ = [
 class Checker(Protocol):
     """Judges proposals under rule sets it has been given."""
 
+    def prepare(self, request: CheckRequest) -> None:
+        """A check on these premises will be asked for; what is proposed in `request` does not count.
+
+        Never waits and promises nothing: a check says the same without it, only later.
+        """
+        ...
+
     async def check(self, request: CheckRequest, deadline: Deadline) -> tuple[CheckResult, StateSet | None]:
         """The result, and the state set to carry into the next check.
 

@@ -136,6 +136,8 @@ class Decider:
             raise InferenceError(msg)
         if point.mode is Mode.ARMED and point.first_write_due and request.what_if is None:
             return register_values(previous, self._store.definitions, by="value_in_force")
+        # While the model works, the checker gets ready for whatever it will propose.
+        self._checker.prepare(_check_request(work, work.rules.generation, None, may_repair=True))
         budget_s = request.deadline.remaining(self._clock) * PROPOSE_SHARE
         deadline = Deadline.after(budget_s, self._clock)
         if request.what_if is not None:
@@ -146,24 +148,10 @@ class Decider:
         self, work: Working, proposal: Proposal | None, *, may_repair: bool
     ) -> tuple[CheckResult, StateSet | None]:
         """One check under the rule set in force; after a swap meanwhile, again under the new one (S17)."""
-        point, taken_at = work.point, work.snapshot.taken_at
         while True:
             work.rules = rules = self._rules.current
             started = self._clock.monotonic()
-            request = CheckRequest(
-                decision=work.request.id,
-                point=point.settings.id,
-                generation=rules.generation,
-                inputs={t: work.snapshot.values[t] for t in point.settings.inputs},
-                taken_at=taken_at,
-                history=point.in_force(taken_at),
-                held_s=point.held_s(taken_at),
-                proposal=proposal,
-                carried=point.carried if work.request.what_if is None else None,
-                hold_s=point.settings.hold_s,
-                effect_delay_s=point.settings.effect_delay_s,
-                may_repair=may_repair,
-            )
+            request = _check_request(work, rules.generation, proposal, may_repair=may_repair)
             result, state = await self._checker.check(request, work.request.deadline)
             spent_ms = 1000 * (self._clock.monotonic() - started)
             work.timings["check"] = work.timings.get("check", 0.0) + spent_ms
@@ -230,6 +218,26 @@ class Decider:
             return f"inputs lie {inputs.skew_s():.2f} s apart, more than max_skew {settings.max_skew_s:g} s"
         unknown = next((tag for tag in settings.outputs if not work.previous.get(tag)), None)
         return f"the value in force of `{unknown}` is not known yet" if unknown else ""
+
+
+def _check_request(
+    work: Working, generation: int, proposal: Proposal | None, *, may_repair: bool
+) -> CheckRequest:
+    point, taken_at = work.point, work.snapshot.taken_at
+    return CheckRequest(
+        decision=work.request.id,
+        point=point.settings.id,
+        generation=generation,
+        inputs={t: work.snapshot.values[t] for t in point.settings.inputs},
+        taken_at=taken_at,
+        history=point.in_force(taken_at),
+        held_s=point.held_s(taken_at),
+        proposal=proposal,
+        carried=point.carried if work.request.what_if is None else None,
+        hold_s=point.settings.hold_s,
+        effect_delay_s=point.settings.effect_delay_s,
+        may_repair=may_repair,
+    )
 
 
 def _undetermined(work: Working, reason: str) -> CheckResult:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
@@ -22,12 +23,23 @@ from gateway.core.ports import CheckRequest, ProvedBand, StateSet
 from gateway.core.tag import TagId
 from gateway.solver import backup, repair
 from gateway.solver.judge import Judge, Judgement, Prepared
-from gateway.solver.predict import Facts, UnusableError, observe
+from gateway.solver.predict import Facts, UnusableError, observe, same_premises
 from gateway.solver.proved import proved_bands
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.terms import Budget
 
 _MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """What follows from the premises of one request, whatever is proposed."""
+
+    request: CheckRequest
+    facts: Facts
+    prepared: Prepared
+    proved: Mapping[TagId, ProvedBand]
+    took_ms: float
 
 
 class Checks:
@@ -36,6 +48,7 @@ class Checks:
     def __init__(self, rules: RuleSet, budget: Budget | None = None) -> None:
         self.rules = rules
         self._judge = Judge(rules, budget or Budget())
+        self._ready: _Ready | None = None
 
     def warm(self, hold_s: float, effect_delay_s: float) -> None:
         """Build the plan for two times before the first check needs it."""
@@ -48,25 +61,43 @@ class Checks:
         """The result and the state to carry; `late` ends the search for a repair."""
         started = time.perf_counter()
         timings: dict[str, float] = {}
-        facts: Facts | None = None
-        proved: Mapping[TagId, ProvedBand] = {}
+        ready: _Ready | None = None
         try:
-            facts = observe(self.rules, request)
-            timings["observe"] = (time.perf_counter() - started) * _MILLI
-            proved = proved_bands(self.rules, facts, millis_up(request.effect_delay_s))
-            prepared = self._prepared(request.hold_s, request.effect_delay_s)
-            if facts.past.missing:  # the state is carried on, so that the next check knows
-                result = self._result(request, Undetermined(facts.past.missing), ())
-            elif request.proposal is None:
-                result = self._backup(prepared, facts, request)
-            else:
-                self._whole(request.proposal)
-                result = self._proposal(prepared, facts, request, request.proposal, late)
+            ready = self._ready_for(request)
+            timings["ready"] = ready.took_ms
+            result = self._judged(ready, request, late)
         except UnusableError as exc:
             result = self._result(request, Undetermined(str(exc)), ())
         timings["check"] = (time.perf_counter() - started) * _MILLI
-        state = facts.carry if facts is not None else None
-        return replace(result, timings_ms=timings, proved=proved), state
+        if ready is None:
+            return replace(result, timings_ms=timings), None
+        return replace(result, timings_ms=timings, proved=ready.proved), ready.facts.carry
+
+    def prepare(self, request: CheckRequest) -> None:
+        """Work out ahead what every check on these premises needs; nothing is decided."""
+        with contextlib.suppress(UnusableError):  # the check finds that again, and tells it
+            self._ready_for(request)
+
+    def _ready_for(self, request: CheckRequest) -> _Ready:
+        """The premises of a request; those of the one before where nothing differs but what is judged."""
+        if self._ready is None or not same_premises(self._ready.request, request):
+            self._ready = None
+            started = time.perf_counter()
+            facts = observe(self.rules, request)
+            prepared = self._prepared(request.hold_s, request.effect_delay_s)
+            prepared.stage(facts)
+            proved = proved_bands(self.rules, facts, millis_up(request.effect_delay_s))
+            took_ms = (time.perf_counter() - started) * _MILLI
+            self._ready = _Ready(request, facts, prepared, proved, took_ms)
+        return self._ready
+
+    def _judged(self, ready: _Ready, request: CheckRequest, late: Callable[[], bool]) -> CheckResult:
+        if ready.facts.past.missing:  # the state is carried on, so that the next check knows
+            return self._result(request, Undetermined(ready.facts.past.missing), ())
+        if request.proposal is None:
+            return self._backup(ready.prepared, ready.facts, request)
+        self._whole(request.proposal)
+        return self._proposal(ready.prepared, ready.facts, request, request.proposal, late)
 
     def _prepared(self, hold_s: float, effect_delay_s: float) -> Prepared:
         return self._judge.prepare(millis_up(effect_delay_s), millis_up(hold_s))

@@ -63,9 +63,12 @@ class Hull:
         self._any = z3.Bool("hull violates any", context)
         self._solver.add(z3.Implies(self._any, z3.Or(list(self._goals.values()))))
 
-    def push(self, box: Box, choices: Choices) -> None:
-        """State premises on top of those before."""
+    def push(self) -> None:
+        """Begin a level of premises; Z3 takes in those before, which is most of the work."""
         self._solver.push()
+
+    def state(self, box: Box, choices: Choices) -> None:
+        """State premises on this level."""
         for name, (low, high) in box.items():
             self._bounds.state(self._names[name], low, high)
         for name, values in choices.items():
@@ -143,14 +146,17 @@ class Asked:
         self._own: Box = {}
         self._whole: Box = {}
         self._choices: Choices = {}
-        self._within = self._opened = False
+        self._within = self._fresh = self._opened = False
 
     def stage(self, box: Box) -> None:
         """State what holds for every proposal, in place of what was stated before."""
         self._hull.clear()
         self._common = box
         self._within = self._hull.reaches(box)
-        self._hull.push(box, {})
+        self._hull.push()
+        self._hull.state(box, {})
+        self._hull.push()  # here, so that no proposal waits for it
+        self._fresh = True
 
     def open(self, box: Box, choices: Choices) -> bool:
         """State the premises of one proposal, and exact alternatives for symbols that have few values.
@@ -158,7 +164,10 @@ class Asked:
         False when they cannot be met (S3). A point of the box shows that they can: no symbol binds another.
         """
         self._own, self._whole, self._choices = box, {**self._common, **box}, choices
-        self._hull.push(box, choices)
+        if not self._fresh:
+            self._hull.push()
+        self._fresh = False
+        self._hull.state(box, choices)
         return all(low <= high for low, high in self._whole.values()) and all(
             any(low <= value * SCALE <= high for value in values) for (low, high), values in self._several()
         )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -15,17 +14,21 @@ from gateway.core.clock import Clock, Deadline, SystemClock
 from gateway.core.decision import CheckResult, Undetermined
 from gateway.core.errors import GatewayError, WorkerLostError
 from gateway.core.ports import CheckRequest, StateSet
+from gateway.solver.predict import same_premises
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.safeset import Proof
+from gateway.solver.seat import Seat
 from gateway.solver.wire import (
     Answer,
     Ask,
     Check,
+    CheckAnother,
     Checked,
     Done,
     Drop,
     Failed,
     Load,
+    Prepare,
     Prove,
     Proved,
     answers,
@@ -40,9 +43,6 @@ log = structlog.get_logger().bind(component="solver_pool")
 MODULE = "gateway.solver.worker"
 LOAD_TIMEOUT_S = 20.0
 LATE_S = 1.0  # past its deadline; a worker looks at the clock itself
-RECYCLE_CHECKS = 200_000
-RECYCLE_RSS_BYTES = 400 * 1024 * 1024
-_LOOK_EVERY = 1_000  # checks between two looks at a worker's memory
 _PAUSES_S = (0.0, 0.2, 1.0, 5.0)  # before the 1st, 2nd, 3rd and every later replacement in a row
 
 
@@ -64,18 +64,6 @@ class PoolStatistics:
     generations: tuple[int, ...]
 
 
-@dataclass(slots=True, eq=False)
-class _Seat:
-    """One place for a worker; the worker in it changes."""
-
-    # INVARIANT: a seat is used by one task at a time, the one that took it out of `_idle`; `loaded` lists
-    # what the worker in it now has compiled.
-    number: int
-    worker: WorkerProcess
-    loaded: set[int] = field(default_factory=set)
-    checks: int = 0
-
-
 class CheckerPool:
     """A `gateway.core.ports.Checker` over killable processes.
 
@@ -91,9 +79,9 @@ class CheckerPool:
         self._warm = dict.fromkeys(warm)
         self._rule_sets: dict[int, RuleSet] = {}
         self._trials: dict[int, RuleSet] = {}  # by the generation they are judged beside
-        self._seats: list[_Seat] = []
-        self._idle: list[_Seat] = []
-        self._changed = asyncio.Condition()
+        self._seats: list[Seat] = []
+        self._idle: list[Seat] = []
+        self._watching: list[asyncio.Future[None]] = []  # those who wait for an idle seat
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
         self._checks = self._lost = self._recycled = self._late = 0
@@ -101,7 +89,7 @@ class CheckerPool:
     async def start(self) -> None:
         """Spawn the workers; they are idle when this returns."""
         for number in range(self._count):
-            self._seats.append(_Seat(number, self._worker(number)))
+            self._seats.append(Seat(number, self._worker(number)))
         await asyncio.gather(*(self._furnish(seat) for seat in self._seats))
 
     def pids(self) -> tuple[int, ...]:
@@ -164,7 +152,7 @@ class CheckerPool:
         prover = WorkerProcess(MODULE, name="solver-prover")
         await prover.start()
         try:
-            seat = _Seat(-1, prover)
+            seat = Seat(-1, prover)
             await self._give(seat, rule_set, warm=False)
             answer = await self._ask(seat, Prove(rule_set.generation, budget_s), budget_s + LOAD_TIMEOUT_S)
         finally:
@@ -179,27 +167,38 @@ class CheckerPool:
         self._warm.setdefault((request.hold_s, request.effect_delay_s))
         if request.generation not in self._rule_sets:
             return self._undetermined(request, f"rule set {request.generation} is not loaded")
+        seat = self._free_seat(request)
+        if seat is None:
+            try:
+                async with asyncio.timeout(deadline.remaining(self._clock)):
+                    seat = await self._until(lambda: self._free_seat(request))
+            except TimeoutError:
+                self._late += 1
+                return self._undetermined(request, "no solver worker was free before the deadline")
         try:
             async with asyncio.timeout(deadline.remaining(self._clock)):
-                seat = await self._borrow(request.generation)
-        except TimeoutError:
-            self._late += 1
-            return self._undetermined(request, "no solver worker was free before the deadline")
-        asking = asyncio.create_task(self._asked(seat, request, deadline), name=f"check {request.decision}")
-        self._tasks.add(asking)
-        asking.add_done_callback(self._asking_ended)
-        try:
-            async with asyncio.timeout(deadline.remaining(self._clock)):
-                answer = await asyncio.shield(asking)
+                answer = answers.decode(await self._posted(seat, request, deadline))
         except TimeoutError:
             self._late += 1
             return self._undetermined(request, "the check was not done by the deadline")
         except WorkerLostError as exc:
+            log.warning("worker_lost", reason=str(exc), decision=request.decision)
             return self._undetermined(request, str(exc))
+        finally:
+            self._leave(seat, deadline)
         if isinstance(answer, Checked):
             return result(answer)
         reason = answer.reason if isinstance(answer, Failed) else "the worker answered something else"
         return self._undetermined(request, reason)
+
+    def prepare(self, request: CheckRequest) -> None:
+        """Have an idle worker get ready for a check on these premises. Never waits; nothing depends on it."""
+        self._warm.setdefault((request.hold_s, request.effect_delay_s))
+        able = [s for s in self._idle if s.worker.alive and request.generation in s.loaded]
+        seat = next((s for s in reversed(able) if not s.kept), able[-1] if able else None)
+        if seat is not None:
+            seat.worker.tell(encoder.encode(Prepare(request)))
+            seat.told, seat.kept = request, True
 
     async def aclose(self) -> None:
         """End every worker; none is left when this returns."""
@@ -223,80 +222,107 @@ class CheckerPool:
         )
         return found, None
 
-    def _asking_ended(self, asking: asyncio.Task[Answer]) -> None:
-        self._tasks.discard(asking)
-        if not asking.cancelled():
-            asking.exception()  # told in the log; whoever asked may have left at the deadline
+    def _posted(self, seat: Seat, request: CheckRequest, deadline: Deadline) -> asyncio.Future[bytes]:
+        """The answer to come; only what is proposed is sent where the worker knows the premises."""
+        ask: Ask
+        if seat.told is not None and same_premises(seat.told, request):
+            ask = CheckAnother(request.proposal, request.may_repair, deadline.at)
+        else:
+            ask = Check(request, deadline.at)
+        seat.told, seat.kept = request, False
+        return seat.worker.post(encoder.encode(ask))
 
-    async def _asked(self, seat: _Seat, request: CheckRequest, deadline: Deadline) -> Answer:
-        """The answer, awaited past the deadline: only a worker that hangs is worth its replacement."""
-        timeout_s = deadline.remaining(self._clock) + LATE_S
-        try:
-            return await self._ask(seat, Check(request, deadline.at), timeout_s)
-        except WorkerLostError as exc:
-            log.warning("worker_lost", reason=str(exc), decision=request.decision)
-            raise
-        finally:
-            await self._return(seat)
+    def _leave(self, seat: Seat, deadline: Deadline) -> None:
+        """Let others have the seat; first its worker ends what nobody waits for any more.
 
-    async def _ask(self, seat: _Seat, ask: Ask, timeout_s: float) -> Answer:
+        Only a worker that hangs is worth its replacement, so it has some time past the deadline.
+        """
+        if not seat.worker.busy or not seat.worker.alive:
+            self._return(seat)
+            return
+        left_s = deadline.remaining(self._clock) + LATE_S
+        self._spawn(self._returned_late(seat, left_s), f"late solver-{seat.number}")
+
+    async def _returned_late(self, seat: Seat, left_s: float) -> None:
+        await seat.worker.free(left_s)
+        if not seat.worker.alive:
+            log.warning("worker_lost", reason="it did not end a check that was late")
+        self._return(seat)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, seat: Seat, ask: Ask, timeout_s: float) -> Answer:
         return answers.decode(await seat.worker.ask(encoder.encode(ask), timeout_s))
 
-    async def _borrow(self, generation: int) -> _Seat:
-        """An idle seat whose worker has the generation; idle ones found dead are replaced."""
-        async with self._changed:
-            while True:
-                for seat in [seat for seat in self._idle if not seat.worker.alive]:
-                    self._idle.remove(seat)
-                    self._lost += 1
-                    self._replace(seat)
-                for seat in reversed(self._idle):  # the one that worked last: its caches are warm
-                    if generation in seat.loaded:
-                        self._idle.remove(seat)
-                        return seat
-                await self._changed.wait()
+    def _free_seat(self, request: CheckRequest) -> Seat | None:
+        """Take an idle seat whose worker has the generation; idle ones found dead are replaced.
+
+        The one that was told the premises, else one that nobody had prepared; the one that worked last first,
+        because its caches are warm.
+        """
+        for seat in [seat for seat in self._idle if not seat.worker.alive]:
+            self._idle.remove(seat)
+            self._lost += 1
+            self._replace(seat)
+        able = [seat for seat in reversed(self._idle) if request.generation in seat.loaded]
+        if not able:
+            return None
+        told = (s for s in able if s.told is not None and same_premises(s.told, request))
+        seat = next(told, None) or next((s for s in able if not s.kept), able[0])
+        self._idle.remove(seat)
+        return seat
+
+    async def _until(self, found: Callable[[], Seat | None]) -> Seat:
+        """What `found` finds once the idle seats have changed enough."""
+        while (seat := found()) is None:
+            change = asyncio.get_running_loop().create_future()
+            self._watching.append(change)
+            await change
+        return seat
+
+    def _free(self, seat: Seat) -> None:
+        self._idle.append(seat)
+        watching, self._watching = self._watching, []
+        for change in watching:
+            if not change.done():  # its waiter may have left
+                change.set_result(None)
 
     @contextlib.asynccontextmanager
-    async def _taken(self, seat: _Seat) -> AsyncIterator[None]:
+    async def _taken(self, seat: Seat) -> AsyncIterator[None]:
         """One certain seat, out of the others' reach for a while."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: seat in self._idle)
-            self._idle.remove(seat)
+        await self._until(lambda: seat if seat in self._idle else None)
+        self._idle.remove(seat)
+        seat.told, seat.kept = None, False
         try:
             yield
         finally:
-            await self._return(seat)
+            self._return(seat)
 
-    async def _return(self, seat: _Seat) -> None:
+    def _return(self, seat: Seat) -> None:
         """Back to the idle ones; a dead or worn worker is replaced first, in the background."""
         seat.checks += 1
         if not seat.worker.alive and not self._closed:
             self._lost += 1
             self._replace(seat)
             return
-        if self._worn(seat) and not self._closed:
+        if seat.worn and not self._closed:
             self._recycled += 1
             self._replace(seat)
             return
-        async with self._changed:
-            self._idle.append(seat)
-            self._changed.notify_all()
+        self._free(seat)
 
-    def _worn(self, seat: _Seat) -> bool:
-        if seat.checks >= RECYCLE_CHECKS:
-            return True
-        return seat.checks % _LOOK_EVERY == 0 and _rss_bytes(seat.worker.pid) > RECYCLE_RSS_BYTES
+    def _replace(self, seat: Seat) -> None:
+        self._spawn(self._replaced(seat), f"replace solver-{seat.number}")
 
-    def _replace(self, seat: _Seat) -> None:
-        task = asyncio.create_task(self._replaced(seat), name=f"replace solver-{seat.number}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _replaced(self, seat: _Seat) -> None:
+    async def _replaced(self, seat: Seat) -> None:
         for attempt in range(1_000_000):
             await asyncio.sleep(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)])
             await seat.worker.aclose()
             seat.worker, seat.loaded, seat.checks = self._worker(seat.number), set(), 0
+            seat.told, seat.kept = None, False
             try:
                 await self._furnish(seat)
             except (WorkerLostError, PoolError, OSError) as exc:
@@ -305,17 +331,15 @@ class CheckerPool:
             log.info("worker_replaced", worker=seat.number, pid=seat.worker.pid)
             return
 
-    async def _furnish(self, seat: _Seat) -> None:
+    async def _furnish(self, seat: Seat) -> None:
         """Start a seat's worker, give it everything in force, and let it be used."""
         await seat.worker.start()
         await self._ask(seat, Drop(-1), LOAD_TIMEOUT_S)  # its first answer says that it is up
         while missing := self._rule_sets.keys() - seat.loaded:
             await self._give(seat, self._rule_sets[min(missing)], warm=True)
-        async with self._changed:
-            self._idle.append(seat)
-            self._changed.notify_all()
+        self._free(seat)
 
-    async def _on(self, seat: _Seat, generation: int) -> None:
+    async def _on(self, seat: Seat, generation: int) -> None:
         """Make sure that a seat has a generation; a worker lost on the way is replaced, with all in force."""
         while generation in self._rule_sets and generation not in seat.loaded:
             async with self._taken(seat):
@@ -325,7 +349,7 @@ class CheckerPool:
                 with contextlib.suppress(WorkerLostError):  # the seat's next worker loads it
                     await self._give(seat, rule_set, warm=True)
 
-    async def _give(self, seat: _Seat, rule_set: RuleSet, *, warm: bool) -> None:
+    async def _give(self, seat: Seat, rule_set: RuleSet, *, warm: bool) -> None:
         trial = self._trials.get(rule_set.generation)
         ask = Load(
             generation=rule_set.generation,
@@ -341,14 +365,3 @@ class CheckerPool:
         reason = answer.reason if isinstance(answer, Failed) else "its digest of the set differs"
         msg = f"solver worker {seat.number} refused rule set {rule_set.generation}: {reason}"
         raise PoolError(msg)
-
-
-def _rss_bytes(pid: int | None) -> int:
-    """Resident memory of a process; 0 where the system does not say."""
-    if pid is None:
-        return 0
-    try:
-        fields = Path(f"/proc/{pid}/statm").read_text().split()
-    except OSError:
-        return 0
-    return int(fields[1]) * 4096

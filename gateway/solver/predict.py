@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from gateway.core.ports import CheckRequest, StateSet
@@ -45,6 +45,12 @@ class Facts:
 
     past: Past = field(default_factory=Past)
     quality: Mapping[str, Interval] = field(default_factory=dict)  # `good(TAG)` and `age(TAG)`
+
+
+def same_premises(one: CheckRequest, other: CheckRequest) -> bool:
+    """Whether two checks differ in what they judge and in nothing that they may assume."""
+    judged = replace(one, decision=other.decision, proposal=other.proposal, may_repair=other.may_repair)
+    return judged == other
 
 
 def observe(rules: RuleSet, request: CheckRequest) -> Facts:

@@ -49,6 +49,20 @@ class Check(msgspec.Struct, tag=True, frozen=True):
     deadline_at: float
 
 
+class Prepare(msgspec.Struct, tag=True, frozen=True):
+    """Work out ahead what a check on these premises needs. Never answered."""
+
+    request: CheckRequest
+
+
+class CheckAnother(msgspec.Struct, tag=True, frozen=True):
+    """Judge a proposal, or the backup's action, on the premises told last."""
+
+    proposal: Proposal | None
+    may_repair: bool
+    deadline_at: float
+
+
 class Prove(msgspec.Struct, tag=True, frozen=True):
     """Prove a loaded rule set's safe set invariant within so many seconds."""
 
@@ -105,7 +119,7 @@ class Checked(msgspec.Struct, tag=True, frozen=True):
     state: StateSet | None
 
 
-Ask = Load | Drop | Check | Prove
+Ask = Load | Drop | Prepare | Check | CheckAnother | Prove
 Answer = Done | Failed | Checked | Proved
 
 

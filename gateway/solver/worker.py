@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import socket
 import time
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 import structlog
 
+from gateway.core.ports import CheckRequest
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.check import Checks
 from gateway.solver.compile import compile_module
@@ -20,10 +22,12 @@ from gateway.solver.wire import (
     Answer,
     Ask,
     Check,
+    CheckAnother,
     Done,
     Drop,
     Failed,
     Load,
+    Prepare,
     Prove,
     Proved,
     asks,
@@ -34,32 +38,53 @@ from gateway.supervision.frames import receive, send
 
 log = structlog.get_logger().bind(component="solver_worker")
 
+_CHECKS_BETWEEN_COLLECTIONS = 64  # a full pass takes about a millisecond once what was loaded is frozen
+
 
 class Desk:
     """Loaded rule sets by generation."""
 
     def __init__(self) -> None:
         self._loaded: dict[int, Checks] = {}
+        self._told: CheckRequest | None = None  # the premises told last
 
-    def answer(self, ask: Ask) -> Answer:
-        """The answer to one request."""
+    def prepare(self, ask: Prepare) -> None:
+        """Get ready for checks on what `ask` says; a set that is not loaded is told when one is asked for."""
+        self._told = ask.request
+        if (checks := self._loaded.get(ask.request.generation)) is not None:
+            checks.prepare(ask.request)
+
+    def answer(self, ask: Ask) -> Answer | None:  # noqa: PLR0911  one for each kind of request
+        """The answer to one request, None to what has none."""
         match ask:
+            case Prepare():
+                self.prepare(ask)
+                return None
             case Load():
                 return self._load(ask)
             case Drop(generation):
                 self._loaded.pop(generation, None)
                 return Done()
             case Check(request, deadline_at):
-                checks = self._loaded.get(request.generation)
-                if checks is None:
-                    return Failed(f"rule set {request.generation} is not loaded in this worker")
-                return checked(*checks.check(request, late=lambda: time.monotonic() >= deadline_at))
+                return self._check(request, deadline_at)
+            case CheckAnother(proposal, may_repair, deadline_at):
+                if self._told is None:
+                    return Failed("no premises were told")
+                request = replace(self._told, proposal=proposal, may_repair=may_repair)
+                return self._check(request, deadline_at)
             case Prove(generation, budget_s):
                 checks = self._loaded.get(generation)
                 if checks is None:
                     return Failed(f"rule set {generation} is not loaded in this worker")
                 proof = prove(checks.rules, budget_s=budget_s)
                 return Proved(proof.digest, proof.escape)
+
+    def _check(self, request: CheckRequest, deadline_at: float) -> Answer:
+        self._told = request
+        checks = self._loaded.get(request.generation)
+        if checks is None:
+            return Failed(f"rule set {request.generation} is not loaded in this worker")
+        return checked(*checks.check(request, late=lambda: time.monotonic() >= deadline_at))
 
     def _load(self, ask: Load) -> Answer:
         tags = {d.id: d for d in ask.tags}
@@ -86,15 +111,29 @@ def _rules(
 
 
 def serve(sock: socket.socket) -> None:
-    """Answer frames until end of stream."""
+    """Answer frames until end of stream. Garbage is collected between them, never within a check."""
     desk = Desk()
+    since_full = 0
+    gc.disable()
     while (body := receive(sock)) is not None:
+        ask = asks.decode(body)  # what cannot be decoded ends the worker: nobody would know what was answered
+        answer: Answer | None
         try:
-            answer = desk.answer(asks.decode(body))
+            answer = desk.answer(ask)
         except Exception as exc:
             log.exception("request_failed")
-            answer = Failed(f"{type(exc).__name__}: {exc}")
+            answer = None if isinstance(ask, Prepare) else Failed(f"{type(exc).__name__}: {exc}")
+        if answer is None:
+            continue
         send(sock, encoder.encode(answer))
+        since_full += 1
+        if isinstance(ask, Load):
+            gc.unfreeze()  # sets that were dropped meanwhile
+            gc.collect()
+            gc.freeze()
+        elif since_full >= _CHECKS_BETWEEN_COLLECTIONS:
+            since_full = 0
+            gc.collect()
 
 
 def main() -> None:

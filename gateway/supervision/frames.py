@@ -31,6 +31,32 @@ def frame(body: bytes) -> bytes:
     return _HEADER.pack(len(body)) + body
 
 
+class Frames:
+    """Cuts what a stream socket delivers into the bodies of its frames."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def fed(self, data: bytes) -> list[bytes]:
+        """The bodies that `data` completes, in order; raises `FrameError` for a length nobody sends."""
+        held = self._held
+        held += data
+        bodies: list[bytes] = []
+        at = 0
+        while len(held) - at >= _HEADER.size:
+            (length,) = _HEADER.unpack_from(held, at)
+            if length > FRAME_LIMIT_BYTES:
+                msg = f"frame of {length} bytes is over the limit of {FRAME_LIMIT_BYTES}"
+                raise FrameError(msg)
+            end = at + _HEADER.size + length
+            if len(held) < end:
+                break
+            bodies.append(bytes(held[at + _HEADER.size : end]))
+            at = end
+        del held[:at]
+        return bodies
+
+
 def receive(sock: socket.socket) -> bytes | None:
     """One frame's body from a blocking socket, or None at end of stream."""
     header = _exactly(sock, _HEADER.size)

@@ -11,7 +11,81 @@ import sys
 from collections.abc import Sequence
 
 from gateway.core.errors import WorkerLostError
-from gateway.supervision.frames import frame, read_frame
+from gateway.supervision.frames import FrameError, Frames, frame
+
+
+class _Wire(asyncio.Protocol):
+    """Our end of a child's socket: at most one answer is awaited.
+
+    A plain protocol: an answer costs one turn of the loop, where streams and their time-outs cost several.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name, self._frames = name, Frames()
+        self.transport: asyncio.Transport | None = None
+        self.busy = False  # until the answer has come, also when nobody waits for it any more
+        self._answer: asyncio.Future[bytes] | None = None
+        self._free: asyncio.Future[None] | None = None
+
+    @property
+    def open(self) -> bool:
+        """True while bytes can be sent."""
+        return self.transport is not None and not self.transport.is_closing()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  what the loop makes of a stream socket
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        try:
+            for body in self._frames.fed(data):
+                if not self.busy:
+                    self.lose(f"worker `{self._name}` answered what nobody asked")
+                    return
+                self._settle(body, "")
+        except FrameError as exc:
+            self.lose(f"worker `{self._name}` sent what is no frame: {exc}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        self.lose(f"worker `{self._name}` died while it held a request" + (f": {exc}" if exc else ""))
+
+    def send(self, body: bytes) -> None:
+        """Write one frame."""
+        assert self.transport is not None, "asked only while `open`"  # noqa: S101  an invariant
+        self.transport.write(frame(body))
+
+    def expect(self) -> asyncio.Future[bytes]:
+        """The next frame's body; whoever awaits it may leave."""
+        self.busy = True
+        self._answer = asyncio.get_running_loop().create_future()
+        return self._answer
+
+    async def free(self) -> None:
+        """Return when no answer is outstanding."""
+        while self.busy:
+            if self._free is None:
+                self._free = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._free)
+
+    def lose(self, why: str) -> None:
+        """Close; a request in flight fails with `why`."""
+        if self.transport is not None:
+            self.transport.abort()
+        self._settle(b"", why)
+
+    def _settle(self, body: bytes, why: str) -> None:
+        answer, self._answer, self.busy = self._answer, None, False
+        if answer is not None and not answer.done():
+            if why:
+                answer.set_exception(WorkerLostError(why))
+            else:
+                answer.set_result(body)
+        if self._free is not None:
+            self._free.set_result(None)
+            self._free = None
 
 
 class WorkerProcess:
@@ -25,9 +99,7 @@ class WorkerProcess:
         self.name = name
         self._module, self._arguments = module, tuple(arguments)
         self._process: asyncio.subprocess.Process | None = None
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._busy = False
+        self._wire = _Wire(name)
         self.requests = 0
 
     @property
@@ -38,7 +110,12 @@ class WorkerProcess:
     @property
     def alive(self) -> bool:
         """True while requests may be sent."""
-        return self._process is not None and self._process.returncode is None and self._writer is not None
+        return self._process is not None and self._process.returncode is None and self._wire.open
+
+    @property
+    def busy(self) -> bool:
+        """True while a request is in flight, also one whose answer nobody waits for any more."""
+        return self._wire.busy
 
     async def start(self) -> None:
         """Spawn the child. It is ready when it first answers."""
@@ -58,41 +135,55 @@ class WorkerProcess:
         finally:
             theirs.close()
         ours.setblocking(False)  # noqa: FBT003
-        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=2**20)
+        await asyncio.get_running_loop().create_connection(lambda: self._wire, sock=ours)
+
+    def post(self, body: bytes) -> asyncio.Future[bytes]:
+        """Send a request; the future brings its answer, or `WorkerLostError` where the child dies first.
+
+        Whoever awaits it may leave: the answer is then dropped when it comes. Raises `WorkerLostError` where
+        the child is busy or gone.
+        """
+        if self._wire.busy or not self.alive:
+            msg = f"worker `{self.name}` is {'busy' if self._wire.busy else 'not running'}"
+            raise WorkerLostError(msg)
+        self.requests += 1
+        answer = self._wire.expect()
+        self._wire.send(body)
+        return answer
+
+    def tell(self, body: bytes) -> None:
+        """Send what has no answer; nothing happens where the child is busy or gone."""
+        if not self._wire.busy and self.alive:
+            self._wire.send(body)
+
+    async def free(self, timeout_s: float) -> None:
+        """Return when no request is in flight; a child that still holds one after that time is killed."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wire.free()
+        except TimeoutError:
+            self.kill()
 
     async def ask(self, body: bytes, timeout_s: float) -> bytes:
         """The child's answer. On time-out, cancel or end of stream the child is killed: its state is unknown.
 
         Raises `WorkerLostError` when there is no answer.
         """
-        if self._busy or not self.alive or self._writer is None or self._reader is None:
-            msg = f"worker `{self.name}` is {'busy' if self._busy else 'not running'}"
-            raise WorkerLostError(msg)
-        self._busy = True
-        self.requests += 1
+        answer = self.post(body)
         try:
             async with asyncio.timeout(timeout_s):
-                self._writer.write(frame(body))
-                return await read_frame(self._reader)
+                return await answer
         except TimeoutError as exc:
             self.kill()
             msg = f"worker `{self.name}` gave no answer within {timeout_s * 1000:.0f} ms and was killed"
             raise WorkerLostError(msg) from exc
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, WorkerLostError):
             self.kill()
             raise
-        except (asyncio.IncompleteReadError, ConnectionError, OSError) as exc:
-            self.kill()
-            msg = f"worker `{self.name}` died while it held a request"
-            raise WorkerLostError(msg) from exc
-        finally:
-            self._busy = False
 
     def kill(self) -> None:
         """SIGKILL, at once; `wait` reaps."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._wire.lose(f"worker `{self.name}` was killed")
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it ended by itself between the two lines
                 self._process.send_signal(signal.SIGKILL)
@@ -105,9 +196,8 @@ class WorkerProcess:
         """End of stream, then SIGKILL after `grace_s`; the child is reaped when this returns."""
         if self._process is None:
             return
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        if self._wire.transport is not None:
+            self._wire.transport.close()
         try:
             async with asyncio.timeout(grace_s):
                 await self._process.wait()

@@ -293,6 +293,9 @@ class _Checker:
         self._check = check
         self.asked: tuple[CheckRequest, StateSet | None] | None = None
 
+    def prepare(self, request: CheckRequest) -> None:
+        """Nothing is gained here."""
+
     async def check(self, request: CheckRequest, deadline: Deadline) -> tuple[CheckResult, StateSet | None]:
         del deadline
         result, state = self._check.check(request)

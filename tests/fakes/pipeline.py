@@ -91,6 +91,10 @@ class LimitChecker:
     recovery: bool = False
     requests: list[CheckRequest] = field(default_factory=list)
     on_check: Callable[[CheckRequest], None] = lambda _request: None
+    prepared: list[CheckRequest] = field(default_factory=list)
+
+    def prepare(self, request: CheckRequest) -> None:
+        self.prepared.append(request)
 
     async def check(self, request: CheckRequest, deadline: Deadline) -> tuple[CheckResult, StateSet | None]:
         del deadline

@@ -108,7 +108,8 @@ def test_in_plant_states_the_hull_settles_every_rule_by_itself(rules: RuleSet, p
     wanted = proposal()
     box = prepared.box(observe(rules, Situation().request(wanted)), wanted.engineering())
 
-    hull.push(box, {})
+    hull.push()
+    hull.state(box, {})
 
     assert hull.reaches(box)
     assert hull.keeps({duty.rule for duty in plan.duties})

@@ -361,3 +361,15 @@ async def test_s14_nothing_is_written_once_the_device_no_longer_proves_that_it_r
     assert record.write_outcome is WriteOutcome.REFUSED
     assert house.sink.gates == ["the liveness counter `LIVE` was not seen to move"]
     assert house.point.previous() == {PUMP: Fraction(40)}
+
+
+async def test_the_checker_gets_ready_while_the_model_works_and_only_then() -> None:
+    house = House()
+    await decided(house)
+    (ahead,), (asked,) = house.checker.prepared, house.checker.requests
+
+    assert ahead.proposal is None
+    assert replace(ahead, proposal=asked.proposal) == asked
+
+    await decided(house, replace(ASK, proposal={PUMP: Fraction(30)}))
+    assert len(house.checker.prepared) == 1

@@ -383,3 +383,28 @@ def test_fractions_do_not_grow_from_check_to_check(checks: Checks) -> None:
         for interval in state.intervals.values():
             assert interval.low.denominator <= 10**9
     assert register(PUMP, "40").raw == 400
+
+
+# Nothing but what a request says may influence its check, so nothing that was prepared may either.
+@pytest.mark.parametrize("wanted", ["40", "82.5", "0"])
+def test_a_check_says_the_same_after_whatever_was_prepared_or_checked_before(wanted: str) -> None:
+    here = Situation(level=3.2, inflow=30.0)
+    others = (
+        here,
+        Situation(level=3.2, inflow=30.0, pump="41"),
+        Situation(level=3.2, inflow=30.0, held_s=1.0),
+        Situation(level=3.2, inflow=30.0, hold_s=2.0),
+        Situation(level=3.2, inflow=30.0, older={HEATER: (InForce(Fraction(1), 0.0),)}),
+        Situation(level=9.9),
+    )
+    request = here.request(proposal(wanted))
+    alone, state = Checks(rule_set(), PATIENT).check(request)
+
+    used = Checks(rule_set(), PATIENT)
+    for other in others:
+        used.prepare(other.request(None))
+        used.check(other.request(proposal("60", heater=1)))
+        used.prepare(other.request(None))
+        again, carried = used.check(request)
+        assert (again.verdict, again.findings, again.proved) == (alone.verdict, alone.findings, alone.proved)
+        assert carried == state

@@ -98,6 +98,55 @@ async def test_a_worker_that_misses_the_deadline_is_killed_and_replaced(pool: Ch
     assert isinstance(again.verdict, Permitted)
 
 
+async def test_what_comes_too_late_for_one_check_is_not_the_answer_to_the_next(pool: CheckerPool) -> None:
+    for pid in pool.pids():
+        os.kill(pid, signal.SIGSTOP)
+    late = [pool.check(Situation().request(proposal("82.5")), Deadline.after(0.05, CLOCK)) for _ in range(2)]
+
+    verdicts = [type(result.verdict) for result, _ in await asyncio.gather(*late)]
+    for pid in pool.pids():
+        os.kill(pid, signal.SIGCONT)
+    after = [(await pool.check(Situation().request(proposal("40")), soon()))[0].verdict for _ in range(4)]
+
+    assert verdicts == [Undetermined, Undetermined]
+    assert after == [Permitted(proposal("40").values)] * 4
+    await until_both_are_idle(pool)
+    assert pool.statistics().lost == 0
+
+
+async def test_a_check_says_the_same_whether_its_premises_were_prepared_or_others_were(
+    pool: CheckerPool,
+) -> None:
+    here, elsewhere = Situation(), Situation(level=0.4)
+    wanted = proposal("20", mixer=0)
+    plain = [(await pool.check(s.request(wanted), soon()))[0].verdict for s in (here, elsewhere)]
+
+    pool.prepare(here.request(None))
+    pool.prepare(elsewhere.request(proposal("1")))
+    prepared = [(await pool.check(s.request(wanted), soon()))[0].verdict for s in (here, elsewhere)]
+    pool.prepare(elsewhere.request(None))
+    others = (await pool.check(here.request(wanted), soon()))[0].verdict
+
+    assert prepared == plain
+    assert others == plain[0]
+    assert plain[0] != plain[1]
+
+
+async def test_the_loss_of_a_prepared_worker_costs_nothing(pool: CheckerPool) -> None:
+    request = Situation().request(proposal())
+    pool.prepare(request)
+    kept = next(seat for seat in pool._seats if seat.kept)
+    assert kept.worker.pid is not None
+    os.kill(kept.worker.pid, signal.SIGKILL)
+    await kept.worker.wait()
+
+    result, _ = await pool.check(request, soon())
+
+    assert isinstance(result.verdict, Permitted)
+    await until_both_are_idle(pool)
+    assert pool.statistics().lost == 1
+
+
 async def test_a_replacement_knows_every_generation_in_force(pool: CheckerPool) -> None:
     await pool.load(rule_set(module(), module(LOWER_LEVEL), generation=2))
     for pid in pool.pids():

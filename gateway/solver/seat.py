@@ -1,0 +1,45 @@
+"""A solver worker's place in the pool, and when the worker in it is worn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.core.ports import CheckRequest
+from gateway.supervision.worker import WorkerProcess
+
+RECYCLE_CHECKS = 200_000
+RECYCLE_RSS_BYTES = 400 * 1024 * 1024
+_LOOK_EVERY = 1_000  # checks between two looks at a worker's memory
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """One place for a worker; the worker in it changes."""
+
+    # INVARIANT: a seat is used by one task at a time, the one that took it out of `_idle`; `loaded` lists
+    # what the worker in it now has compiled.
+    number: int
+    worker: WorkerProcess
+    loaded: set[int] = field(default_factory=set)
+    checks: int = 0
+    told: CheckRequest | None = None  # the premises the worker was told last
+    kept: bool = False  # for the decision that had them prepared; another takes it only where none is free
+
+    @property
+    def worn(self) -> bool:
+        """Whether the worker has done enough, or grown too much."""
+        if self.checks >= RECYCLE_CHECKS:
+            return True
+        return self.checks % _LOOK_EVERY == 0 and _rss_bytes(self.worker.pid) > RECYCLE_RSS_BYTES
+
+
+def _rss_bytes(pid: int | None) -> int:
+    """Resident memory of a process; 0 where the system does not say."""
+    if pid is None:
+        return 0
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_text().split()
+    except OSError:
+        return 0
+    return int(fields[1]) * 4096
