@@ -145,7 +145,8 @@ def _requirement(raw: Mapping[str, Any], names: Mapping[str, str]) -> Requiremen
     text = f"({raw['require']})"
     if raw.get("when") is not None:
         text = f"({raw['when']}) implies {text}"
-    return Requirement(raw["id"], raw["kind"], always=bool(raw.get("always")), holds=read(text, names))
+    kind = "informational" if raw.get("monitor") else raw["kind"]  # what is only watched refuses nothing (S5)
+    return Requirement(raw["id"], kind, always=bool(raw.get("always")), holds=read(text, names))
 
 
 def _move(raw: Mapping[str, Any], names: Mapping[str, str]) -> Move:

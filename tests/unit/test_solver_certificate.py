@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from gateway.core.decision import CheckRequest, DecisionRecord, Holds, Permitted, Refused, Repaired
 from gateway.core.errors import StorageError
 from gateway.recheck.bounds import Bounds, misproved, violated
+from gateway.recheck.source import read_source
 from gateway.solver import normal
 from gateway.solver.affine import symbols
 from gateway.solver.certificate_basis import Basis, BasisStore
@@ -363,6 +364,17 @@ def test_several_values_in_force_are_alternatives_in_the_script(rules: RuleSet) 
 
     assert f"(assert (! (or (= |old:{PUMP}| 40.0) (= |old:{PUMP}| 38.0)) :named |one of old:{PUMP}|))" in text
     assert ask("z3", text).confirms(expected_answers(text))
+
+
+def test_s5_a_rule_that_is_only_watched_refuses_nothing_for_the_independent_checker_either() -> None:
+    text = module().text.replace(
+        '"kind": "standard", "require"', '"kind": "standard", "monitor": true, "require"'
+    )
+
+    kinds = {r.id: r.kind for r in read_source(text).requirements}
+
+    assert kinds["pump-ramp"] == "informational"
+    assert kinds["no-overflow"] == "critical"
 
 
 def test_the_demo_decisions_are_what_their_names_say(rules: RuleSet) -> None:
