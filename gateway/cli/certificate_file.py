@@ -35,11 +35,15 @@ from gateway.storage.codec import (
     certificate_document,
     parsed,
     record_from_plain,
-    record_to_plain,
 )
 
 KEYS = frozenset({"anchor", "certificate", "claims", "digest", "modules", "script", "signature", "words"})
-_LEFT_OUT: Mapping[str, Any] = {"write_outcome": None, "certificate_digest": "", "timings_ms": {}}
+_LEFT_OUT: Mapping[str, Any] = {
+    "write_outcome": None,
+    "certificate_digest": "",
+    "timings_ms": {},
+    "shadow": [],
+}
 
 Plain = Mapping[str, Any]
 
@@ -100,9 +104,8 @@ def record_of(certificate: Plain) -> tuple[DecisionRecord, dict[int, Basis]]:
             "rule_sets",
         }:
             raise CertificateError(f"the format is not `{CERTIFICATE_FORMAT}`")
-        plain = {**certificate["decision"], **_LEFT_OUT}
-        record = record_from_plain(plain)
-        if record_to_plain(record) != plain:
+        record = record_from_plain({**certificate["decision"], **_LEFT_OUT})
+        if parsed(certificate_document(record, {}))["decision"] != certificate["decision"]:
             raise CertificateError("the decision is not spelled as this gateway spells it")
         return record, {int(g): Basis.read(document) for g, document in certificate["rule_sets"].items()}
     except StorageError as exc:

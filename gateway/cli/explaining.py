@@ -23,6 +23,7 @@ def explain(out: Console, view: DecisionView) -> None:
     _print_setpoints(out, view)
     _print_counterexample(out, view)
     _print_margins(out, view)
+    _print_shadow(out, view)
     _print_inputs(out, view.inputs)
     _print_facts(out, view)
 
@@ -66,6 +67,16 @@ def _print_margins(out: Console, view: DecisionView) -> None:
     for name, margin in view.margins:
         table.add_row(name, Text(margin, "red" if margin.startswith("-") else ""))
     _print_section(out, "margins, nearest first; ranges that hold last", table)
+
+
+def _print_shadow(out: Console, view: DecisionView) -> None:
+    """Apart from the verdict, which they do not change."""
+    if not view.shadow:
+        return
+    out.print()
+    out.print(Text("modules in shadow (without effect)", style="bold"))
+    for sentence in view.shadow:
+        out.print(f"  {sentence}")
 
 
 def _print_inputs(out: Console, inputs: Mapping[str, str]) -> None:

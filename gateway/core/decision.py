@@ -274,6 +274,7 @@ class CheckResult:
     proposal: Proposal | None = None  # the repaired proposal, where the verdict is `repaired`
     recovery: bool = False  # S9: only the backup may be written
     proved: Mapping[TagId, ProvedBand] = field(default_factory=dict, compare=False)
+    shadow: tuple[Finding, ...] = field(default=(), compare=False)  # of modules without effect (S27)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,3 +309,4 @@ class DecisionRecord:
     what_if: bool = False  # inputs came from the requester: answered, never written (S20)
     examined: Examination | None = None  # the check of the proposal; None where nothing was examined
     fallback: Examination | None = None  # the check that what a fallback wrote stands on (S10)
+    shadow: tuple[Finding, ...] = ()  # what modules in shadow say of what was let out, or proposed; no effect

@@ -97,6 +97,7 @@ def decision_view(
         write_outcome=record.write_outcome.value if record.write_outcome else "",
         timings_ms={name: round(ms, 3) for name, ms in record.timings_ms.items()},
         inputs={tag: _sample_text(value) for tag, value in record.inputs.items()},
+        shadow=[sentence for f in record.shadow if (sentence := _would_have_said(f))],
     )
 
 
@@ -136,6 +137,25 @@ def _explained(record: DecisionRecord) -> tuple[Counterexample | None, str]:
             return None, reason
         case _:
             return None, ""
+
+
+def _would_have_said(finding: Finding) -> str:
+    """What a module in shadow has against a decision; empty where it has nothing."""
+    match finding:
+        case Violated(kind="informational"):
+            return ""
+        case Violated(module, constraint, margin=margin, where=where):
+            missed = decimal_text(_thousandth(-margin))
+            return f"{module}/{constraint} would have refused it, missed by {missed} ({where})"
+        case Unknown(module, constraint, reason):
+            return f"{module}/{constraint} would not have known: {reason}"
+        case _:
+            return ""
+
+
+def _thousandth(value: Fraction) -> Fraction:
+    """Rounded up: a miss is never shown smaller than it is."""
+    return Fraction(-(-value * 1000 // 1), 1000)
 
 
 def _counterexample_json(counterexample: Counterexample | None, violated: list[Violated]) -> str:

@@ -90,6 +90,7 @@ class DecisionView(msgspec.Struct, frozen=True, tag="decision"):
     write_outcome: str  # empty until known
     timings_ms: dict[str, float]
     inputs: dict[str, str]
+    shadow: list[str] = []  # what modules in shadow would have said, one sentence each; no effect
 
 
 class Alarm(msgspec.Struct, frozen=True, tag="alarm"):

@@ -105,6 +105,7 @@ class Decider:
             what_if=work.request.what_if is not None,
             examined=next((c for c in work.checks if c.request.may_repair), None),
             fallback=work.checks[-1] if written_by and written_by != "verdict" else None,
+            shadow=result.shadow,
         )
         return replace(record, certificate_digest=self._certify(record))
 

@@ -204,7 +204,7 @@ class Judge:
         if answer is Answer.UNKNOWN:
             reason = f"`{rule.constraint.id}`: the solver gave no answer in its budget"
             return Unknown(rule.module, rule.constraint.id, reason), None, reason
-        witnesses = [(worst.duty, _corner(within, worst.slack.row))] if worst.slack.row is not None else []
+        witnesses = [(worst.duty, corner(within, worst.slack.row))] if worst.slack.row is not None else []
         model = prepared.query.witness()
         witnesses += [(duty, model) for duty in prepared.duties(index)]
         for duty, witness in witnesses:
@@ -255,11 +255,11 @@ def _telling(shown: Shown) -> tuple[bool, bool, Fraction]:
     return finding.constraint.startswith("safe_set["), finding.kind != "critical", margin
 
 
-def _corner(within: Box, row: Row) -> dict[str, Fraction]:
+def corner(within: Box, row: Row) -> dict[str, Fraction]:
     """A point of the box that is worst for one row."""
-    corner = {
+    found = {
         name: Fraction(low if name.startswith(SETTLED) else (low + high) // 2, SCALE)
         for name, (low, high) in within.items()
     }
-    corner.update({name: Fraction(value, SCALE) for name, value in row.worst(within).items()})
-    return corner
+    found.update({name: Fraction(value, SCALE) for name, value in row.worst(within).items()})
+    return found

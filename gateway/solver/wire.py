@@ -117,6 +117,7 @@ class Checked(msgspec.Struct, tag=True, frozen=True):
     recovery: bool
     proved: dict[TagId, ProvedBand]
     state: StateSet | None
+    shadow: tuple[WireFinding, ...] = ()
 
 
 Ask = Load | Drop | Prepare | Check | CheckAnother | Prove
@@ -173,6 +174,7 @@ def checked(result: CheckResult, state: StateSet | None) -> Checked:
         recovery=result.recovery,
         proved=dict(result.proved),
         state=state,
+        shadow=tuple(_finding(f) for f in result.shadow),
     )
 
 
@@ -206,6 +208,7 @@ def result(found: Checked) -> tuple[CheckResult, StateSet | None]:
         proposal=found.proposal,
         recovery=found.recovery,
         proved=found.proved,
+        shadow=tuple(_found(f) for f in found.shadow),
     )
     return back, found.state
 

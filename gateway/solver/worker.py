@@ -11,13 +11,15 @@ from dataclasses import replace
 
 import structlog
 
+from gateway.core.decision import CheckResult, Permitted, Repaired
 from gateway.core.ports import CheckRequest
 from gateway.core.tag import TagDefinition, TagId
-from gateway.solver.check import Checks
+from gateway.solver.check import Checks, millis_up
 from gateway.solver.compile import compile_module
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.safeset import prove
+from gateway.solver.shadow import Trial
 from gateway.solver.wire import (
     Answer,
     Ask,
@@ -46,6 +48,7 @@ class Desk:
 
     def __init__(self) -> None:
         self._loaded: dict[int, Checks] = {}
+        self._trials: dict[int, Trial] = {}  # with modules in shadow
         self._told: CheckRequest | None = None  # the premises told last
 
     def prepare(self, ask: Prepare) -> None:
@@ -64,6 +67,7 @@ class Desk:
                 return self._load(ask)
             case Drop(generation):
                 self._loaded.pop(generation, None)
+                self._trials.pop(generation, None)
                 return Done()
             case Check(request, deadline_at):
                 return self._check(request, deadline_at)
@@ -84,7 +88,8 @@ class Desk:
         checks = self._loaded.get(request.generation)
         if checks is None:
             return Failed(f"rule set {request.generation} is not loaded in this worker")
-        return checked(*checks.check(request, late=lambda: time.monotonic() >= deadline_at))
+        result, state = checks.check(request, late=lambda: time.monotonic() >= deadline_at)
+        return checked(self._beside(request, result), state)
 
     def _load(self, ask: Load) -> Answer:
         tags = {d.id: d for d in ask.tags}
@@ -96,7 +101,36 @@ class Desk:
         for hold_s, effect_delay_s in ask.warm:
             checks.warm(hold_s, effect_delay_s)
         self._loaded[ask.generation] = checks
+        if ask.trial:
+            self._load_trial(ask, tags, rules)
         return Done(rules.digest)
+
+    def _load_trial(self, ask: Load, tags: Mapping[TagId, TagDefinition], rules: RuleSet) -> None:
+        try:
+            trial = Trial(_rules(ask.trial, tags, ask.generation), rules)
+            for hold_s, effect_delay_s in ask.warm:
+                trial.warm(millis_up(effect_delay_s), millis_up(hold_s))
+        except Exception:  # a module in shadow stops nothing, whatever is wrong with it
+            log.exception("shadow_modules_not_loaded", generation=ask.generation)
+        else:
+            self._trials[ask.generation] = trial
+
+    def _beside(self, request: CheckRequest, result: CheckResult) -> CheckResult:
+        """The same result, with what modules in shadow say of what it lets out, or of what was proposed."""
+        trial = self._trials.get(request.generation)
+        if trial is None or not request.may_repair:  # one answer a decision, not one a fallback
+            return result
+        match result.verdict:
+            case Permitted(setpoints) | Repaired(setpoints, _):
+                values = {v.tag: v.value for v in setpoints}
+            case _:
+                values = request.proposal.engineering() if request.proposal is not None else {}
+        times = millis_up(request.effect_delay_s), millis_up(request.hold_s)
+        try:
+            return replace(result, shadow=trial.findings(request, values, *times))
+        except Exception:  # a module in shadow changes no verdict, not even by a fault of ours
+            log.exception("shadow_not_judged", decision=request.decision)
+            return result
 
 
 def _rules(

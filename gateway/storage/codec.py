@@ -32,7 +32,7 @@ from gateway.storage.codec_parts import (
 )
 
 CERTIFICATE_FORMAT = "o3-certificate/1"
-_AFTER_THE_EVIDENCE = frozenset({"write_outcome", "certificate_digest", "timings_ms"})
+_AFTER_THE_EVIDENCE = frozenset({"write_outcome", "certificate_digest", "timings_ms", "shadow"})
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _decoder = msgspec.json.Decoder()
@@ -70,7 +70,8 @@ def decode_record(body: bytes) -> DecisionRecord:
 def certificate_document(record: DecisionRecord, rule_sets: Mapping[int, bytes]) -> bytes:
     """The certificate of a decision: its evidence made before the write, and the rule sets it stands on.
 
-    Left out: the write's outcome, this document's digest and the timings, which are still running then.
+    Left out: the write's outcome, this document's digest, the timings, which are still running then, and what
+    modules in shadow say: nothing stands on it.
     `rule_sets` are canonical JSON by generation; those the record does not name are left out too.
     """
     plain = record_to_plain(record)
@@ -112,6 +113,7 @@ def record_to_plain(record: DecisionRecord) -> dict[str, Any]:
             "what_if": record.what_if,
             "examined": examination_to_plain(record, record.examined),
             "fallback": examination_to_plain(record, record.fallback),
+            "shadow": [finding_to_plain(f) for f in record.shadow],
         }
     except (ValueError, OverflowError) as exc:
         raise StorageError(f"decision `{record.id}` cannot be recorded: {exc}") from exc
@@ -140,6 +142,7 @@ def record_from_plain(plain: Mapping[str, Any]) -> DecisionRecord:
             write_outcome=None if outcome is None else WriteOutcome(outcome),
             certificate_digest=plain["certificate_digest"],
             what_if=plain.get("what_if", False),
+            shadow=tuple(finding_from_plain(f) for f in plain.get("shadow", ())),
         )
         return with_examinations(record, plain.get("examined"), plain.get("fallback"))
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
