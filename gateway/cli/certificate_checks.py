@@ -38,6 +38,7 @@ from gateway.storage.anchored import read_anchored
 from gateway.storage.codec import certificate_document, parsed
 
 _SAMPLES = 64
+_INDEPENDENT = "independent checker"
 _PATIENT = Budget(rlimit=50_000_000, timeout_ms=20_000)
 
 
@@ -60,8 +61,11 @@ class Verification:
 
     @property
     def good(self) -> bool:
-        """Nothing is wrong, and nobody who was asked stayed silent."""
-        return bool(self.looks) and all(look.good is not False for look in self.looks)
+        """Nothing is wrong, and where the independent checker cannot judge, a solver did."""
+        unread = any(look.good is None and look.name.startswith(_INDEPENDENT) for look in self.looks)
+        solved = any(look.good and look.name.startswith("solver ") for look in self.looks)
+        wrong = any(look.good is False for look in self.looks)
+        return bool(self.looks) and not wrong and (solved or not unread)
 
     def add(self, name: str, problem: str, said: str) -> None:
         """Note a look: `problem` where there is one, else what it showed."""
@@ -278,7 +282,7 @@ def _margins(result: CheckResult) -> frozenset[tuple[str, str, str]]:
 def _independent(done: Verification, scene: Scene, texts: Sequence[str]) -> None:
     """The checker that shares no code with the solver (S7)."""
     premises = scene.premises({f"x:{v.tag}" for v in scene.rules.measured})
-    name = f"independent checker, {scene.claim.of}"
+    name = f"{_INDEPENDENT}, {scene.claim.of}"
     try:
         done.add(
             f"independent premises, {scene.claim.of}",
@@ -305,7 +309,9 @@ def _independent(done: Verification, scene: Scene, texts: Sequence[str]) -> None
         summed = sum(line["proof"] != BY_SOLVER for line in claimed.lines)
         said = f"{summed} of {len(claimed.lines)} duties shown by sums, added up again exactly"
         done.add(f"interval bounds, {scene.claim.of}", wrong[0] if wrong else "", said)
-    except (LanguageError, KeyError, TypeError, ValueError, ZeroDivisionError) as exc:
+    except LanguageError as exc:
+        done.looks.append(Look(name, None, f"it cannot read a module, so a solver must answer: {exc}"))
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as exc:
         done.add(name, f"it cannot judge: {exc!r}", "")
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
+from gateway.cli.certificate_checks import Wanted, verify
+from gateway.cli.certificate_export import export
 from gateway.core.decision import CheckRequest, DecisionId, PointId, Proposal, RegisterValue, outcome_name
 from gateway.core.ports import InForce
 from gateway.core.quality import StatusCode
@@ -19,7 +23,7 @@ from gateway.solver.check import Checks
 from gateway.solver.module import Case, Module
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.smtlib import script
-from tests.unit.certificate_demo import decided
+from tests.unit.certificate_demo import decided, kept
 from tests.unit.solver_demo import PATIENT
 from tests.unit.solver_modules import NAMES, shipped
 
@@ -108,3 +112,23 @@ def test_every_case_of_a_shipped_module_is_decided_alike_by_an_smt_solver(
             assert ask(solver, text).said == expected_answers(text), (record.outcome, text[-3000:])
 
     assert outcomes["refused"] + outcomes["permitted"] > 0, outcomes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_s7_where_the_independent_checker_cannot_read_a_module_a_solver_must_answer(
+    name: str, tmp_path: Path
+) -> None:
+    module = shipped(name)
+    rules = RuleSet.of([module], 1)
+    checks = Checks(rules, PATIENT)
+    made = (decided(rules, q, f"d-{i}", checks=checks) for i, q in enumerate(questions(module, checks)))
+    records = [record for record in made if claims_of(record)]
+    state = asyncio.run(kept(tmp_path, rules, records))
+
+    for record in records[:: max(1, len(records) // 4)]:
+        data = export(state.folder, record.id).data
+        solved = verify(data, Wanted(solvers=("z3",), audit=state.audit))
+        assert solved.good, solved
+        alone = verify(data, Wanted(solvers=(), audit=state.audit))
+        read = all(look.good for look in alone.looks if look.name.startswith("independent checker"))
+        assert alone.good is read
