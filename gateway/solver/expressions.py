@@ -18,7 +18,7 @@ from gateway.solver.affine import Affine, Formula, Quadratic, atoms
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.module import Constraint, Variable
 from gateway.solver.parse import ExpressionError, parse
-from gateway.solver.syntax import Chain, Expr, For, Label, Member, Number, Ref, keyed, references
+from gateway.solver.syntax import Chain, Expr, For, Label, Member, Number, Ref, keyed, references, timed
 from gateway.solver.typecheck import Declared, typecheck
 
 Place = Literal["rule", "always", "set", "backup", "dynamics"]
@@ -103,6 +103,8 @@ class Expressions:
         """
         try:
             found = normal.formula(tree, self._ranges)
+            for lasting in timed(tree):
+                normal.formula(lasting.operand, self._ranges)
         except ExpressionError as exc:
             self._at(loc, exc)
             return None

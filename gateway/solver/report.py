@@ -11,7 +11,7 @@ from gateway.core.tag import TagId
 from gateway.solver.condense import Duty, Plan
 from gateway.solver.evaluate import number, truth
 from gateway.solver.ruleset import Rule, RuleSet
-from gateway.solver.syntax import Chain, Expr, Ref, children, references
+from gateway.solver.syntax import Chain, Expr, Label, Number, Ref, children, references
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,16 @@ def described(
     """`no-overflow` (buffer-tank.json:14): level could reach 3.612 m, limit 3.6 m, with inflow 12.3 m3/h."""
     chain = _false_part(rule.tree, point)
     told: set[str] = set()
-    if chain is None:
+    if chain is not None and chain.ops[0] in {"==", "!="}:
+        said, told = _unequal(rules, rule, point, chain)
+    elif chain is None:
         said = (
             "does not hold"
             if rule.constraint.text == rule.constraint.message
             else f"`{rule.constraint.text}`"
         )
     else:
-        left, right = chain
+        left, right = chain.operands
         said, told = _missed(rules, rule, point, left, right, duty.instant > 0)
     named = {reference.name for reference in references(rule.tree)}
     moving = {n for tag in named & rules.forms.keys() for n in rules.forms[tag].terms if n in rules.variables}
@@ -92,18 +94,34 @@ def quantity(value: Fraction, unit: str) -> str:
     return f"{text} {unit}".strip()
 
 
-def _false_part(tree: Expr, point: Mapping[str, Fraction]) -> tuple[Expr, Expr] | None:
-    """The last comparison that is false: the one a person reads as the demand."""
+def _false_part(tree: Expr, point: Mapping[str, Fraction]) -> Chain | None:
+    """The last comparison that is false, alone: the one a person reads as the demand."""
     if isinstance(tree, Chain):
         for op, left, right in zip(tree.ops, tree.operands, tree.operands[1:], strict=False):
-            if not truth(Chain(0, (op,), (left, right)), point):
-                return left, right
+            pair = Chain(0, (op,), (left, right))
+            if not truth(pair, point):
+                return pair
         return None
     for part in reversed(children(tree)):
         found = _false_part(part, point)
         if found is not None:
             return found
     return None
+
+
+def _unequal(rules: RuleSet, rule: Rule, point: Mapping[str, Fraction], chain: Chain) -> tuple[str, set[str]]:
+    """`sigA is clear and must be stop`."""
+    left, right = chain.operands
+    for ref, other in ((left, right), (right, left)):
+        if isinstance(ref, Ref) and isinstance(other, Label | Number):
+            variable = rules.variables[TagId(ref.name)]
+            name = rule.names.get(ref.name, ref.name)
+            name = name if ref.form == "now" else f"{ref.form}({name})"
+            must = "must be" if chain.ops[0] == "==" else "must not be"
+            limit = other.name if isinstance(other, Label) else variable.text(other.value)
+            told = {ref.name} if ref.form == "now" else set[str]()
+            return f"{name} is {variable.text(point[ref.key])} and {must} {limit}", told
+    return f"`{rule.constraint.text}`", set()
 
 
 def _missed(
@@ -114,7 +132,10 @@ def _missed(
     right: Expr,
     later: bool,  # noqa: FBT001
 ) -> tuple[str, set[str]]:
-    first, second = number(left, point), number(right, point)
+    try:
+        first, second = number(left, point), number(right, point)
+    except ZeroDivisionError:
+        return f"`{rule.constraint.text}` divides by 0", set()
     for ref, value, limit in ((left, first, second), (right, second, first)):
         if isinstance(ref, Ref) and ref.form == "now":
             unit = rules.variables[TagId(ref.name)].unit

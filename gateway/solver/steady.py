@@ -41,6 +41,6 @@ def problem(names: Collection[str]) -> str:
     what = "changes" if len(names) == 1 else "change"
     return (
         f"`always` is judged step by step, and while {listed} {what} within a step neither alternative may "
-        "hold though one does at both ends; split the rule into one for each alternative, or leave `always` out "
-        "and let a finer step judge it more often"
+        "hold though one does at both ends; split the rule into one for each alternative, or leave `always` "
+        "out and let a finer step judge it more often"
     )

@@ -64,7 +64,7 @@ _TRUTH = Typed("bool")
 def typecheck(
     node: Expr, names: Mapping[str, Declared], want: Literal["number", "truth"], module: str = ""
 ) -> Expr:
-    """The tree with labels and the rows of `for` resolved; raises `ExpressionError` at what makes no sense."""
+    """The tree with labels and the rows of `for` resolved; raises `ExpressionError` at what is wrong."""
     tree = _resolved(node, names, module)
     found = _Checker(names).typed(tree)
     if want == "truth" and found.sort != "bool":
@@ -125,7 +125,7 @@ class _Checker:
     def __init__(self, names: Mapping[str, Declared]) -> None:
         self._names = names
 
-    def typed(self, node: Expr) -> Typed:  # noqa: C901, PLR0911  one return for each kind of node
+    def typed(self, node: Expr) -> Typed:  # noqa: C901, PLR0911, PLR0912  one return for each kind of node
         match node:
             case Number():
                 return Typed("real")
@@ -281,7 +281,7 @@ class _Checker:
         if not isinstance(node.operand, Ref) or found.sort not in {"int", "enum"}:
             raise ExpressionError(node.at, "`in (...)` takes a whole-number variable or an enum on its left")
         for value in node.values:
-            if isinstance(value, Label) != (found.sort == "enum"):
+            if not isinstance(value, Label if found.sort == "enum" else Number):
                 if isinstance(value, Ref):
                     raise ExpressionError(value.at, self._unknown(value))
                 word = "a label" if found.sort == "enum" else "a number"

@@ -200,12 +200,12 @@ def bounds(value: Value, ranges: Mapping[str, Interval]) -> Interval | None:
             return min(ends), max(ends)
         case Chosen(_, first, second):
             return _over(
-                (first, second), ranges, lambda ends: (min(l for l, _ in ends), max(h for _, h in ends))
+                (first, second), ranges, lambda ends: (min(e[0] for e in ends), max(e[1] for e in ends))
             )
         case Greatest(parts):
-            return _over(parts, ranges, lambda ends: (max(l for l, _ in ends), max(h for _, h in ends)))
+            return _over(parts, ranges, lambda ends: (max(e[0] for e in ends), max(e[1] for e in ends)))
         case Least(parts):
-            return _over(parts, ranges, lambda ends: (min(l for l, _ in ends), min(h for _, h in ends)))
+            return _over(parts, ranges, lambda ends: (min(e[0] for e in ends), min(e[1] for e in ends)))
 
 
 def _over(

@@ -43,6 +43,7 @@ DIVISIONS = (
     "a / max(b, c) <= 1",
     "a / (if on then b else c) <= 1",
     "a / count(b > 0, on) <= 1",
+    "a / count(b > 0) <= 1",
     "abs(a / b) <= 1",
     "(a + c) * c / b <= 1",
 )
