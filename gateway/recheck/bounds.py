@@ -177,7 +177,7 @@ class _Book:
         delay = self.bounds.effect_delay_s
         for source in self.sources:
             for requirement in source.requirements:
-                if requirement.kind == "informational":
+                if not requirement.binding:
                     continue
                 name = f"{source.id}/{requirement.id}"
                 for instant, values in self._owed(source, requirement):

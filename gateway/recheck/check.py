@@ -185,7 +185,7 @@ class _Search:
             self.found[name] = Breach(
                 module=source.id,
                 constraint=requirement.id,
-                kind=requirement.kind,
+                kind=requirement.kind if requirement.binding else "informational",
                 at_s=at_s,
                 witness={k: v for k, v in env.items() if " " not in k},
             )

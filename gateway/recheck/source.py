@@ -38,6 +38,12 @@ class Requirement:
     kind: str
     always: bool
     holds: Evaluate
+    watched: bool = False  # reported, and refuses nothing (S5)
+
+    @property
+    def binding(self) -> bool:
+        """Whether a violation refuses."""
+        return self.kind != "informational" and not self.watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +151,13 @@ def _requirement(raw: Mapping[str, Any], names: Mapping[str, str]) -> Requiremen
     text = f"({raw['require']})"
     if raw.get("when") is not None:
         text = f"({raw['when']}) implies {text}"
-    kind = "informational" if raw.get("monitor") else raw["kind"]  # what is only watched refuses nothing (S5)
-    return Requirement(raw["id"], kind, always=bool(raw.get("always")), holds=read(text, names))
+    return Requirement(
+        raw["id"],
+        raw["kind"],
+        always=bool(raw.get("always")),
+        holds=read(text, names),
+        watched=bool(raw.get("monitor")),
+    )
 
 
 def _move(raw: Mapping[str, Any], names: Mapping[str, str]) -> Move:
