@@ -85,7 +85,8 @@ class Checks:
             started = time.perf_counter()
             facts = observe(self.rules, request)
             prepared = self._prepared(request.hold_s, request.effect_delay_s)
-            prepared.stage(facts)
+            if not facts.past.missing:  # else nothing is judged on them
+                prepared.stage(facts)
             proved = proved_bands(self.rules, facts, millis_up(request.effect_delay_s))
             took_ms = (time.perf_counter() - started) * _MILLI
             self._ready = _Ready(request, facts, prepared, proved, took_ms)
