@@ -248,9 +248,12 @@ class WebSection(Section):
 
 
 class SolverSection(Section):
-    """The solver's worker processes, and how much of the armed decisions is judged again beside them (S7)."""
+    """The solver's worker processes, and how much of the armed decisions is judged again beside them (S7).
 
-    workers: Annotated[StrictInt, Field(ge=1, le=64)] = 2
+    There are at least two workers, so that one is warm when another is lost or renewed.
+    """
+
+    workers: Annotated[StrictInt, Field(ge=2, le=64)] = 2
     recheck_share: Annotated[Decimal, Field(ge=0, le=1)] = Decimal("0.01")
 
 

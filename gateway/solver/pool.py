@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -17,7 +16,7 @@ from gateway.core.ports import CheckRequest, StateSet
 from gateway.solver.predict import same_premises
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.safeset import Proof
-from gateway.solver.seat import Seat
+from gateway.solver.seat import Kept, PoolStatistics, Seat
 from gateway.solver.wire import (
     Answer,
     Ask,
@@ -42,26 +41,16 @@ log = structlog.get_logger().bind(component="solver_pool")
 
 MODULE = "gateway.solver.worker"
 LOAD_TIMEOUT_S = 20.0
+_LOAD_TRIES = 2
+LOAD_EACH_S = 0.1  # more for each module of a set
+CHECKER_BYTES = 1 << 30  # of private memory: a worker over it fails, and is replaced where it ends
+PROVER_BYTES = 2 << 30
 LATE_S = 1.0  # past its deadline; a worker looks at the clock itself
 _PAUSES_S = (0.0, 0.2, 1.0, 5.0)  # before the 1st, 2nd, 3rd and every later replacement in a row
 
 
 class PoolError(GatewayError):
     """Workers cannot take a rule set."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolStatistics:
-    """Counters since start."""
-
-    workers: int
-    alive: int
-    idle: int
-    checks: int
-    lost: int
-    recycled: int
-    undetermined_late: int
-    generations: tuple[int, ...]
 
 
 class CheckerPool:
@@ -71,18 +60,23 @@ class CheckerPool:
     """
 
     def __init__(
-        self, workers: int = 2, clock: Clock | None = None, warm: Iterable[tuple[float, float]] = ()
+        self,
+        workers: int = 2,
+        clock: Clock | None = None,
+        warm: Iterable[tuple[float, float]] = (),
+        memory_bytes: int = CHECKER_BYTES,
     ) -> None:
         """`warm` lists the (hold, effect delay) pairs whose plans are built at load, before a check asks."""
+        self._memory_bytes = memory_bytes
         self._clock = clock if clock is not None else SystemClock()
         self._count = max(1, workers)
         self._warm = dict.fromkeys(warm)
-        self._rule_sets: dict[int, RuleSet] = {}
-        self._trials: dict[int, RuleSet] = {}  # by the generation they are judged beside
+        self._sets: dict[int, Kept] = {}  # what a new worker is given; none that a worker has not survived
         self._seats: list[Seat] = []
         self._idle: list[Seat] = []
         self._watching: list[asyncio.Future[None]] = []  # those who wait for an idle seat
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._renewing: Seat | None = None
         self._closed = False
         self._checks = self._lost = self._recycled = self._late = 0
 
@@ -106,7 +100,7 @@ class CheckerPool:
             lost=self._lost,
             recycled=self._recycled,
             undetermined_late=self._late,
-            generations=tuple(sorted(self._rule_sets)),
+            generations=tuple(sorted(self._sets)),
         )
 
     async def load(self, rule_set: RuleSet, trial: RuleSet | None = None) -> None:
@@ -116,28 +110,27 @@ class CheckerPool:
 
         Raises `PoolError` when a worker refuses it; then no worker keeps it.
         """
-        self._rule_sets[rule_set.generation] = rule_set
-        if trial is not None:
-            self._trials[rule_set.generation] = trial
-        found = await asyncio.gather(
-            *(self._on(seat, rule_set.generation) for seat in tuple(self._seats)), return_exceptions=True
-        )
-        for problem in found:
-            if isinstance(problem, PoolError):
-                await self.drop(rule_set.generation)
-                raise problem
-            if isinstance(problem, BaseException):
-                raise problem
+        generation, kept = rule_set.generation, Kept(rule_set, trial)
+        try:
+            if not self._sets:
+                await asyncio.gather(*(self._on(seat, kept) for seat in tuple(self._seats)))
+            for seat in tuple(self._seats):  # one after the other: the others serve meanwhile
+                await self._on(seat, kept)
+            self._sets[generation] = kept
+            for seat in tuple(self._seats):  # a worker replaced meanwhile
+                await self._on(seat, kept)
+        except PoolError:
+            await self.drop(generation)
+            raise
 
     def sources(self, generation: int) -> tuple[str, ...] | None:
         """The module texts of a rule set that is still kept; None once it is forgotten."""
-        rule_set = self._rule_sets.get(generation)
-        return None if rule_set is None else tuple(module.text for module in rule_set.modules)
+        kept = self._sets.get(generation)
+        return None if kept is None else tuple(module.text for module in kept.rules.modules)
 
     async def drop(self, generation: int) -> None:
         """Forget a rule set everywhere."""
-        self._rule_sets.pop(generation, None)
-        self._trials.pop(generation, None)
+        self._sets.pop(generation, None)
         for seat in tuple(self._seats):
             async with self._taken(seat):
                 with contextlib.suppress(WorkerLostError):  # its replacement never hears of it
@@ -149,11 +142,11 @@ class CheckerPool:
 
         Raises `PoolError` or `WorkerLostError`.
         """
-        prover = WorkerProcess(MODULE, name="solver-prover")
+        prover = WorkerProcess(MODULE, _bounded(PROVER_BYTES), name="solver-prover")
         await prover.start()
         try:
             seat = Seat(-1, prover)
-            await self._give(seat, rule_set, warm=False)
+            await self._give(seat, Kept(rule_set), warm=False)
             answer = await self._ask(seat, Prove(rule_set.generation, budget_s), budget_s + LOAD_TIMEOUT_S)
         finally:
             await prover.aclose()
@@ -165,7 +158,7 @@ class CheckerPool:
         """The result, and the state to carry. A lost or late worker is `Undetermined`, never an exception."""
         self._checks += 1
         self._warm.setdefault((request.hold_s, request.effect_delay_s))
-        if request.generation not in self._rule_sets:
+        if request.generation not in self._sets:
             return self._undetermined(request, f"rule set {request.generation} is not loaded")
         seat = self._free_seat(request)
         if seat is None:
@@ -210,15 +203,15 @@ class CheckerPool:
         self._idle.clear()
 
     def _worker(self, number: int) -> WorkerProcess:
-        return WorkerProcess(MODULE, name=f"solver-{number}")
+        return WorkerProcess(MODULE, _bounded(self._memory_bytes), name=f"solver-{number}")
 
     def _undetermined(self, request: CheckRequest, reason: str) -> tuple[CheckResult, None]:
-        rules = self._rule_sets.get(request.generation)
+        kept = self._sets.get(request.generation)
         found = CheckResult(
             verdict=Undetermined(reason),
             findings=(),
             generation=request.generation,
-            rule_set_digest=rules.digest if rules is not None else "",
+            rule_set_digest=kept.rules.digest if kept is not None else "",
         )
         return found, None
 
@@ -267,7 +260,7 @@ class CheckerPool:
             self._idle.remove(seat)
             self._lost += 1
             self._replace(seat)
-        able = [seat for seat in reversed(self._idle) if request.generation in seat.loaded]
+        able = [s for s in reversed(self._idle) if request.generation in s.loaded and not s.wanted]
         if not able:
             return None
         told = (s for s in able if s.told is not None and same_premises(s.told, request))
@@ -293,8 +286,12 @@ class CheckerPool:
     @contextlib.asynccontextmanager
     async def _taken(self, seat: Seat) -> AsyncIterator[None]:
         """One certain seat, out of the others' reach for a while."""
-        await self._until(lambda: seat if seat in self._idle else None)
-        self._idle.remove(seat)
+        seat.wanted += 1
+        try:
+            await self._until(lambda: seat if seat in self._idle else None)
+            self._idle.remove(seat)
+        finally:
+            seat.wanted -= 1
         seat.told, seat.kept = None, False
         try:
             yield
@@ -302,16 +299,15 @@ class CheckerPool:
             self._return(seat)
 
     def _return(self, seat: Seat) -> None:
-        """Back to the idle ones; a dead or worn worker is replaced first, in the background."""
+        """Back to the idle ones; a dead worker is replaced first, a worn one when another is warm."""
         seat.checks += 1
         if not seat.worker.alive and not self._closed:
             self._lost += 1
             self._replace(seat)
             return
-        if seat.worn and not self._closed:
-            self._recycled += 1
-            self._replace(seat)
-            return
+        if self._renewing is None and not self._closed and seat.worn:
+            self._renewing = seat
+            self._spawn(self._renewed(seat), f"renew solver-{seat.number}")
         self._free(seat)
 
     def _replace(self, seat: Seat) -> None:
@@ -331,26 +327,57 @@ class CheckerPool:
             log.info("worker_replaced", worker=seat.number, pid=seat.worker.pid)
             return
 
+    async def _renewed(self, seat: Seat) -> None:
+        """Put a warm worker in the place of a worn one: never one seat fewer, one seat at a time."""
+        fresh = Seat(seat.number, self._worker(seat.number))
+        worn = fresh.worker  # what is closed in the end, whatever happens
+        try:
+            await fresh.worker.start()
+            while True:
+                while missing := self._sets.keys() - fresh.loaded:
+                    await self._give(fresh, self._sets[min(missing)], warm=True)
+                async with self._taken(seat):
+                    if self._sets.keys() - fresh.loaded:
+                        continue  # another generation came meanwhile
+                    worn, seat.worker = seat.worker, fresh.worker
+                    seat.loaded, seat.checks = fresh.loaded, 0
+                    for gone in seat.loaded - self._sets.keys():
+                        await self._ask(seat, Drop(gone), LOAD_TIMEOUT_S)
+                    seat.loaded &= self._sets.keys()
+                    break
+            self._recycled += 1
+            log.info("worker_recycled", worker=seat.number, pid=seat.worker.pid)
+        except (WorkerLostError, PoolError, OSError) as exc:
+            log.warning("worker_not_recycled", worker=seat.number, reason=str(exc))
+        finally:
+            self._renewing = None
+            await worn.aclose()
+
     async def _furnish(self, seat: Seat) -> None:
         """Start a seat's worker, give it everything in force, and let it be used."""
         await seat.worker.start()
         await self._ask(seat, Drop(-1), LOAD_TIMEOUT_S)  # its first answer says that it is up
-        while missing := self._rule_sets.keys() - seat.loaded:
-            await self._give(seat, self._rule_sets[min(missing)], warm=True)
+        while missing := self._sets.keys() - seat.loaded:
+            await self._give(seat, self._sets[min(missing)], warm=True)
         self._free(seat)
 
-    async def _on(self, seat: Seat, generation: int) -> None:
-        """Make sure that a seat has a generation; a worker lost on the way is replaced, with all in force."""
-        while generation in self._rule_sets and generation not in seat.loaded:
+    async def _on(self, seat: Seat, kept: Kept) -> None:
+        """Make sure that a seat has a set; one that ends a worker twice is refused, for the others' sake."""
+        lost = ""
+        for _ in range(_LOAD_TRIES):
             async with self._taken(seat):
-                rule_set = self._rule_sets.get(generation)
-                if rule_set is None or generation in seat.loaded:
+                if kept.rules.generation in seat.loaded:
                     return
-                with contextlib.suppress(WorkerLostError):  # the seat's next worker loads it
-                    await self._give(seat, rule_set, warm=True)
+                try:
+                    await self._give(seat, kept, warm=True)
+                except WorkerLostError as exc:
+                    lost = str(exc)
+                    continue
+                return
+        raise PoolError(f"rule set {kept.rules.generation} cannot be loaded: {lost}")
 
-    async def _give(self, seat: Seat, rule_set: RuleSet, *, warm: bool) -> None:
-        trial = self._trials.get(rule_set.generation)
+    async def _give(self, seat: Seat, kept: Kept, *, warm: bool) -> None:
+        rule_set, trial = kept.rules, kept.trial
         ask = Load(
             generation=rule_set.generation,
             modules=given(rule_set),
@@ -358,10 +385,14 @@ class CheckerPool:
             warm=tuple(self._warm) if warm else (),
             trial=given(trial) if trial is not None else (),
         )
-        answer = await self._ask(seat, ask, LOAD_TIMEOUT_S)
+        answer = await self._ask(seat, ask, LOAD_TIMEOUT_S + LOAD_EACH_S * len(rule_set.modules))
         if isinstance(answer, Done) and answer.digest == rule_set.digest:
             seat.loaded.add(rule_set.generation)
             return
         reason = answer.reason if isinstance(answer, Failed) else "its digest of the set differs"
         msg = f"solver worker {seat.number} refused rule set {rule_set.generation}: {reason}"
         raise PoolError(msg)
+
+
+def _bounded(memory_bytes: int) -> tuple[str, ...]:
+    return ("--memory-bytes", str(memory_bytes))

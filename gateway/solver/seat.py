@@ -6,11 +6,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.core.ports import CheckRequest
+from gateway.solver.ruleset import RuleSet
 from gateway.supervision.worker import WorkerProcess
 
 RECYCLE_CHECKS = 200_000
 RECYCLE_RSS_BYTES = 400 * 1024 * 1024
 _LOOK_EVERY = 1_000  # checks between two looks at a worker's memory
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatistics:
+    """Counters since start."""
+
+    workers: int
+    alive: int
+    idle: int
+    checks: int
+    lost: int
+    recycled: int
+    undetermined_late: int
+    generations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A rule set every worker has, and the same with the shadow modules where there are any."""
+
+    rules: RuleSet
+    trial: RuleSet | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +47,7 @@ class Seat:
     loaded: set[int] = field(default_factory=set)
     checks: int = 0
     told: CheckRequest | None = None  # the premises the worker was told last
+    wanted: int = 0  # how many wait for this very seat; checks leave it to them
     kept: bool = False  # for the decision that had them prepared; another takes it only where none is free
 
     @property

@@ -120,5 +120,7 @@ def _telling(finding: Finding) -> tuple[int, Fraction]:
             return 0, margin
         case Unknown():
             return 1, Fraction(0)
-        case Holds(margin=margin):
-            return 2, margin if margin is not None else Fraction(10**9)
+        case Holds(_, _, None):
+            return 3, Fraction(0)
+        case Holds(_, _, margin):
+            return 2, margin or Fraction(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import resource
 import socket
 import time
 from collections.abc import Iterable, Mapping
@@ -174,8 +175,11 @@ def main() -> None:
     """Serve on the inherited descriptor."""
     parser = argparse.ArgumentParser(prog="gateway.solver.worker")
     parser.add_argument("--socket-fd", type=int, required=True)
-    fd: int = parser.parse_args().socket_fd
-    with socket.socket(fileno=fd) as sock:
+    parser.add_argument("--memory-bytes", type=int, default=0, help="bound of private memory; 0: none")
+    given = parser.parse_args()
+    if given.memory_bytes:  # Z3's own bound does not count everything; the kernel's does
+        resource.setrlimit(resource.RLIMIT_DATA, (given.memory_bytes, given.memory_bytes))
+    with socket.socket(fileno=given.socket_fd) as sock:
         serve(sock)
 
 

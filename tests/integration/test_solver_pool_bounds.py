@@ -1,0 +1,155 @@
+"""Solver workers are bounded in work, time and memory, and renewed without anybody waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import pytest_asyncio
+
+from gateway.core.clock import Deadline, SystemClock
+from gateway.core.decision import Permitted, Undetermined
+from gateway.solver import seat
+from gateway.solver.check import Checks
+from gateway.solver.pool import CHECKER_BYTES, CheckerPool, PoolError
+from gateway.solver.terms import Budget
+from gateway.supervision.worker import WorkerProcess
+from tests.unit.solver_demo import LOWER_LEVEL, Situation, module, proposal, rule_set
+
+pytestmark = pytest.mark.integration  # every test starts its own workers
+
+CLOCK = SystemClock()
+
+
+@pytest_asyncio.fixture
+async def pool() -> AsyncIterator[CheckerPool]:
+    made = CheckerPool(2, CLOCK, warm=[(1.2, 0.3)])
+    await made.start()
+    await made.load(rule_set())
+    yield made
+    await made.aclose()
+    assert made.pids() == ()
+
+
+def soon() -> Deadline:
+    return Deadline.after(5.0, CLOCK)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110  # what is awaited is a counter
+            await asyncio.sleep(0.005)
+
+
+# First the work units, the same on every machine; then the time; the process is killed after both.
+def test_work_units_and_time_each_end_a_query_as_unknown() -> None:
+    near = Situation(level=3.5, inflow=30.0, pump="50", may_repair=False)
+    for budget in (Budget(rlimit=1, timeout_ms=60_000), Budget(rlimit=2_000_000, timeout_ms=0)):
+        found, _ = Checks(rule_set(), budget).check(near.request(proposal("50")))
+        if budget.timeout_ms:
+            assert isinstance(found.verdict, Undetermined)
+            assert "budget" in found.verdict.reason
+
+
+async def test_every_worker_has_a_bound_of_memory_that_the_kernel_keeps(pool: CheckerPool) -> None:
+    for pid in pool.pids():
+        assert resource.prlimit(pid, resource.RLIMIT_DATA) == (CHECKER_BYTES, CHECKER_BYTES)
+
+
+# A set that is too much for a worker must not be the end of the machine, nor of the set in force.
+async def test_a_set_beyond_the_bound_is_refused_and_the_one_in_force_goes_on() -> None:
+    small = CheckerPool(1, CLOCK, memory_bytes=90 << 20)
+    await small.start()
+    try:
+        await small.load(rule_set())
+        many = [module(LOWER_LEVEL, ('"id": "lower-level-limit"', f'"id": "limit-{n}"')) for n in range(400)]
+        with pytest.raises(PoolError, match="rule set 2"):
+            await small.load(rule_set(module(), *many, generation=2))
+        result, _ = await small.check(Situation().request(proposal()), soon())
+        assert isinstance(result.verdict, Permitted)
+    finally:
+        await small.aclose()
+
+
+async def test_a_worn_worker_is_renewed_while_checks_go_on_and_both_seats_stay_in_use(
+    pool: CheckerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seat, "RECYCLE_CHECKS", 20)
+    before = set(pool.pids())
+    fewest = 2
+
+    async def decide() -> None:
+        nonlocal fewest
+        while pool.statistics().recycled < 2:
+            result, _ = await pool.check(Situation().request(proposal()), Deadline.after(1.0, CLOCK))
+            assert isinstance(result.verdict, Permitted)
+            fewest = min(fewest, pool.statistics().alive)
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(decide(), decide())
+    assert fewest == 2
+    assert pool.statistics().lost == 0
+    await until(lambda: not set(pool.pids()) & before)
+    await until(lambda: pool.statistics().idle == 2)
+
+
+async def test_a_worker_that_has_grown_too_much_is_renewed(
+    pool: CheckerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seat, "_LOOK_EVERY", 1)
+    monkeypatch.setattr(seat, "RECYCLE_RSS_BYTES", 1)
+    before = set(pool.pids())
+    await pool.check(Situation().request(proposal()), soon())
+    monkeypatch.setattr(seat, "RECYCLE_RSS_BYTES", 1 << 40)
+    await until(lambda: pool.statistics().recycled == 1)
+    assert len(set(pool.pids()) - before) == 1
+
+
+# A renewed worker that dies on the way costs nothing: the worn one has never left.
+async def test_a_renewal_that_fails_leaves_the_worn_worker_in_its_seat(
+    pool: CheckerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seat, "RECYCLE_CHECKS", 1)
+    made = pool._worker
+
+    def born_dead(number: int) -> WorkerProcess:
+        worker = made(number)
+        begin = worker.start
+
+        async def start() -> None:
+            await begin()
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGKILL)
+
+        worker.start = start  # type: ignore[method-assign]
+        return worker
+
+    monkeypatch.setattr(pool, "_worker", born_dead)
+    before = pool.pids()
+    for _ in range(3):
+        result, _ = await pool.check(Situation().request(proposal()), soon())
+        assert isinstance(result.verdict, Permitted)
+    await until(lambda: pool._renewing is None)
+    assert pool.pids() == before
+    assert pool.statistics().recycled == 0
+
+
+# While one worker takes a new set the other decides: no decision may wait for a load.
+async def test_a_new_set_is_loaded_in_one_worker_after_the_other(pool: CheckerPool) -> None:
+    loading = asyncio.create_task(
+        pool.load(rule_set(module(), module(LOWER_LEVEL), generation=2)), name="load"
+    )
+    latest = 0.0
+    while not loading.done():
+        started = CLOCK.monotonic()
+        result, _ = await pool.check(Situation().request(proposal()), soon())
+        latest = max(latest, CLOCK.monotonic() - started)
+        assert isinstance(result.verdict, Permitted)
+        assert pool.statistics().idle >= 1
+        await asyncio.sleep(0)
+    await loading
+    assert latest < 1.0
