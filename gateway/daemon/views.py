@@ -145,8 +145,8 @@ def _would_have_said(finding: Finding) -> str:
         case Violated(kind="informational"):
             return ""
         case Violated(module, constraint, margin=margin, where=where):
-            missed = decimal_text(_thousandth(-margin))
-            return f"{module}/{constraint} would have refused it, missed by {missed} ({where})"
+            missed = f", missed by {decimal_text(_thousandth(-margin))}" if margin is not None else ""
+            return f"{module}/{constraint} would have refused it{missed} ({where})"
         case Unknown(module, constraint, reason):
             return f"{module}/{constraint} would not have known: {reason}"
         case _:

@@ -107,7 +107,7 @@ class Trial:
             rule.module,
             rule.constraint.id,
             rule.constraint.kind,
-            min(margin or Fraction(0), Fraction(0)),
+            None if margin is None else min(margin, Fraction(0)),
             shown_point(self._rules, plan, duty, witness, point, start),
             rule.constraint.message,
             rule.where,
@@ -117,7 +117,7 @@ class Trial:
 def _telling(finding: Finding) -> tuple[int, Fraction]:
     match finding:
         case Violated(margin=margin):
-            return 0, margin
+            return 0, margin or Fraction(0)
         case Unknown():
             return 1, Fraction(0)
         case Holds(_, _, None):
