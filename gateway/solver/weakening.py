@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from gateway.solver.module import Interval, Module, Variable
 from gateway.solver.ruleset import BackupStep, Rule, RuleSet
 
+_OF_VARIABLES = (".range", ".min_on", ".min_off")
 _RANK = {"informational": 0, "standard": 1, "critical": 2}
 
 
@@ -34,7 +35,7 @@ def _weaker(old: RuleSet, new: RuleSet) -> Iterator[str]:
         yield "its step changed"
     kept = {(r.constraint.id, str(r.formula)): r for r in new.rules}
     for rule in old.rules:
-        if "." not in rule.constraint.id:  # ranges and minimum times are compared with their variables
+        if not rule.constraint.id.endswith(_OF_VARIABLES):  # these are compared with their variables
             yield from _demanded_less(rule, kept.get((rule.constraint.id, str(rule.formula))))
     for tag, variable in old.variables.items():
         later = new.variables.get(tag)
@@ -46,10 +47,24 @@ def _weaker(old: RuleSet, new: RuleSet) -> Iterator[str]:
     sets = {str(r.formula) for r in new.safe_set}
     if any(str(r.formula) not in sets for r in old.safe_set):
         yield "its safe set changed"
+    yield from _shown_less(old, new)
     if old.backup and [_policy(s) for s in old.backup] != [_policy(s) for s in new.backup]:
         yield "its backup changed"
     if new.repairable - old.repairable:
         yield f"a repair may now change `{min(new.repairable - old.repairable)}`"
+
+
+def _shown_less(old: RuleSet, new: RuleSet) -> Iterator[str]:
+    """Over how long, with which inputs, and on what past."""
+    if new.horizon < old.horizon:
+        yield "its horizon became shorter"
+    if sorted(str(r.formula) for r in old.terminal) != sorted(str(r.formula) for r in new.terminal):
+        yield "its terminal set changed"
+    for tag in sorted(new.tolerated - old.tolerated):
+        yield f"it would tolerate that `{tag}` is bad, missing or old"
+    for name, row in old.rows.items():
+        if new.rows.get(name) != row:
+            yield f"the condition `{name.partition('/')[2]}` that `for` asks about changed or is gone"
 
 
 def _moves_otherwise(old: RuleSet, new: RuleSet) -> Iterator[str]:
@@ -68,11 +83,13 @@ def _moves_otherwise(old: RuleSet, new: RuleSet) -> Iterator[str]:
 
 def _demanded_less(rule: Rule, later: Rule | None) -> Iterator[str]:
     wanted = rule.constraint
-    if _RANK[wanted.kind] == 0:
+    if not rule.binding:
         return
     if later is None:
         yield f"constraint `{wanted.id}` changed or is gone"
         return
+    if not later.binding and later.constraint.kind == wanted.kind:
+        yield f"constraint `{wanted.id}` would only be reported"
     if _RANK[later.constraint.kind] < _RANK[wanted.kind]:
         yield f"constraint `{wanted.id}` would be {later.constraint.kind}, not {wanted.kind}"
     if wanted.always and not later.constraint.always:
@@ -82,7 +99,7 @@ def _demanded_less(rule: Rule, later: Rule | None) -> Iterator[str]:
 def _assumed_more(old: Variable, new: Variable) -> Iterator[str]:
     """Premises and validity limits of one tag, compared one by one."""
     name = new.name
-    if (old.sort, old.action, old.unit, old.definition) != (new.sort, new.action, new.unit, new.definition):
+    if _declared(old) != _declared(new):
         yield f"`{name}` is declared otherwise"
     if not _inside(new.range, old.range):
         yield f"the range of `{name}` became wider"
@@ -100,8 +117,15 @@ def _assumed_more(old: Variable, new: Variable) -> Iterator[str]:
         yield f"`{name}` accepts another quality"
 
 
+def _declared(variable: Variable) -> tuple[object, ...]:
+    labels = sorted(variable.labels.items()) if variable.labels is not None else None
+    return variable.sort, variable.action, variable.unit, labels, variable.definition
+
+
 def _premises_added(in_force: RuleSet, new: Module) -> Iterator[str]:
     """Assumptions an added module brings for tags that others judge without them (S3)."""
+    if new.terminal and not in_force.terminal:
+        yield "it has a terminal set, which no module in force has"
     for variable in new.variables.values():
         known = in_force.variables.get(variable.tag)
         if known is None or known.action:

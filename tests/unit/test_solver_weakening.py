@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from gateway.solver.weakening import weakens
+from gateway.solver.ruleset import RuleSet
+from gateway.solver.weakening import _weaker, weakens
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, module, rule_set
+from tests.unit.solver_small import rule, small
 
 TANK = module()
 LOWER = module(LOWER_LEVEL)
@@ -79,3 +83,67 @@ def test_s24_an_added_module_that_brings_an_assumption_the_others_lack_is_a_weak
     other = module(LOWER_LEVEL, ('"id": "lower-level-limit"', '"id": "other"'))
     assert "how fast `inflow` may move" in weakens(rule_set(bare), None, other)
     assert "has dynamics for `level`" in weakens(rule_set(LOWER), None, module(BUFFER_TANK))
+
+
+SEQUENCE = {
+    "id": "cycle",
+    "variable": "s",
+    "states": [{"state": "idle"}, {"state": "run", "min": "5 s"}, {"state": "stop"}],
+}
+LASTING = "not (l > 3 for 10 s)"
+
+
+@pytest.mark.parametrize(
+    ("rules", "more", "why"),
+    [
+        ([LASTING], {"sequences": [SEQUENCE]}, ""),
+        ([LASTING, rule("n <= 9", "more")], {"sequences": [SEQUENCE]}, ""),
+        ([LASTING], {}, "constraint `cycle.order` changed or is gone"),
+        (
+            [LASTING],
+            {"sequences": [{**SEQUENCE, "states": [*SEQUENCE["states"][:1], {"state": "run"}]}]},
+            "constraint `cycle.order` changed or is gone",
+        ),
+        ([rule(LASTING, monitor=True)], {"sequences": [SEQUENCE]}, "constraint `r` would only be reported"),
+        (["not (l > 3 for 11 s)"], {"sequences": [SEQUENCE]}, "constraint `r` changed or is gone"),
+        (
+            [LASTING, rule("good(q) or p <= 3", "asks")],
+            {"sequences": [SEQUENCE]},
+            "it would tolerate that `Q` is bad, missing or old",
+        ),
+        (
+            [LASTING],
+            {
+                "sequences": [SEQUENCE],
+                "variables": {"s": {"values": {"idle": 0, "run": 5, "stop": 9, "new": 7}}},
+            },
+            "`s` is declared otherwise",
+        ),
+        (
+            [LASTING],
+            {
+                "sequences": [SEQUENCE],
+                "variables": {
+                    "l": {"tag": "Q", "unit": "m3/h"},
+                    "q": {"tag": "L", "unit": "m", "max_rate": "2 m/s"},
+                },
+            },
+            "the condition `l > 3` that `for` asks about changed or is gone",
+        ),
+    ],
+)
+def test_s24_every_part_of_the_language_counts(
+    rules: list[dict[str, object] | str], more: dict[str, Any], why: str
+) -> None:
+    old = small(LASTING, sequences=[SEQUENCE])
+    new = small(*rules, **more)
+
+    found = weakens(RuleSet.of((old,), 1), old, new)
+    assert found == why or (why and why in "; ".join(_weaker(RuleSet.of((old,), 0), RuleSet.of((new,), 0))))
+
+
+def test_s24_a_shorter_horizon_is_a_weakening() -> None:
+    old, new = small(rule("q <= 30", always=True), horizon=1), small(rule("q <= 30", always=True))
+
+    assert weakens(RuleSet.of((old,), 1), old, new) == "its horizon became shorter"
+    assert weakens(RuleSet.of((new,), 1), new, old) == ""
