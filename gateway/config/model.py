@@ -111,6 +111,7 @@ class TagRow(Section):
     unit: str = ""
     scale: Decimal = Decimal(1)
     offset: Decimal = Decimal(0)
+    deadband: Annotated[Decimal, Field(ge=0)] = Decimal(0)  # a change the source may keep to itself
     eu_low: Decimal | None = None
     eu_high: Decimal | None = None
     order: WordOrder | None = None  # None: the device's byte_order

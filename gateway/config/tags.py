@@ -117,6 +117,7 @@ def tag_definition(row: TagRow) -> TagDefinition:
         raw_range=raw_range(row),
         scale=Fraction(row.scale),
         offset=Fraction(row.offset),
+        deadband=Fraction(row.deadband),
         writable=row.writable,
         protected=row.protected,
     )

@@ -45,10 +45,9 @@ def _combinations(
         mine = wanted[variable.tag]
         values = [mine]
         if variable.tag in rules.repairable:
-            low, high = variable.range
             values += [
                 r
-                for k in range(int(low), int(high) + 1)
+                for k in variable.whole or ()
                 if (r := _register(variable, Fraction(k))) is not None
             ]
         in_force = facts.old[variable.tag][0]

@@ -7,6 +7,8 @@ from fractions import Fraction
 
 import pytest
 
+from gateway.config.model import TagRow
+from gateway.config.tags import tag_definition
 from gateway.core.decision import Holds, Permitted, Refused, StateSet, Undetermined, Violated
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId
@@ -275,6 +277,12 @@ def test_s4_a_deadband_widens_the_error() -> None:
     assert verdict(muffled, HERE) == "Refused"
     assert level.uncertainty == Fraction("0.0105")
     assert wide.uncertainty == Fraction("0.0305")
+
+
+def test_s4_the_deadband_of_a_tag_comes_from_its_table() -> None:
+    row = {"id": "L", "table": "input", "address": 1, "poll_group": "fast", "deadband": "0.02"}
+
+    assert tag_definition(TagRow.model_validate(row)).deadband == Fraction("0.02")
 
 
 # --- always and horizon
