@@ -60,6 +60,7 @@ def test_s24_what_demands_more_or_assumes_less_is_a_tightening(change: tuple[str
         (("ramp(100, 10)", "ramp(100, 20)"), "its backup changed"),
         (("level <= 3.2 - max(0, 0.05184", "level <= 3.2 - max(0, 0.05"), "its safe set changed"),
         (('"step": "1 s"', '"step": "2 s"'), "its step changed"),
+        ((', "always": true', ', "monitor": true, "always": true'), "would only be reported"),
     ],
 )
 def test_s24_what_may_permit_something_new_is_a_weakening_and_says_why(
