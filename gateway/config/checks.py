@@ -136,6 +136,8 @@ class _Checks:
             wrong("type", f"table {row.table} holds bits; its type is bool, not {row.type}")
         if row.writable and row.table in _READ_ONLY_TABLES:
             wrong("writable", f"table {row.table} cannot be written")
+        if row.min_change is not None and (not row.writable or row.type == "bool"):
+            wrong("min_change", "only a writable number has a smallest change")
         if row.writable and row.protected:
             wrong("protected", "a protected tag cannot be writable")
         if row.address + REGISTERS[row.type] > 1 << 16:

@@ -118,6 +118,7 @@ class TagRow(Section):
     poll_group: str
     writable: bool = False
     protected: bool = False
+    min_change: Annotated[Decimal, Field(gt=0)] | None = None  # of a writable tag: less is not written (S12)
     description: str = ""
     flag_tag: TagName | None = None  # a status word; while its bit is set the value is forced or failed
     flag_bit: Bit | None = None
@@ -299,8 +300,20 @@ class Trigger(Section):
     on_request: StrictBool = False
 
 
+class RepairLimits(Section):
+    """More repairs of a model's proposals, or more reversals they cause, within `window`: advisory (S12)."""
+
+    repairs: Annotated[StrictInt, Field(ge=1)] = 60
+    reversals: Annotated[StrictInt, Field(ge=1)] = 20
+    window: Period = 300.0
+
+
 class DecisionPoint(Section):
-    """A named decision: inputs, outputs, model, modules, trigger, deadline, mode."""
+    """A named decision: inputs, outputs, model, modules, trigger, deadline, mode.
+
+    An output that a repair kept back goes on towards a proposal only with room for `release_margin` of its
+    range to spare, until no repair has kept it back for `release_after` (S12).
+    """
 
     id: Name
     mode: Literal["off", "shadow", "advisory", "armed"] = "shadow"
@@ -316,6 +329,9 @@ class DecisionPoint(Section):
     max_skew: Period = 0.2
     write_delay: Duration = 0.05
     rearm_after: Duration = 60.0
+    release_margin: Annotated[Decimal, Field(ge=0, le=1)] = Decimal("0.1")
+    release_after: Duration = 60.0
+    repair_limit: RepairLimits | Literal["off"] = RepairLimits()
     binding_sheet: FileBeside | None = None
 
 

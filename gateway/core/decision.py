@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import NewType
 
 from gateway.core.clock import Deadline
+from gateway.core.restraint import UNRESTRAINED, Restraint
 from gateway.core.tag import TagId, TagValue
 
 DecisionId = NewType("DecisionId", str)
@@ -116,9 +117,13 @@ class Counterexample:
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
-    """Every critical and standard constraint holds for the proposal under the stated assumptions."""
+    """Every critical and standard constraint holds for `setpoints` under the stated assumptions.
+
+    They are the proposal's own, or nearer to the values in force: then `kept_back` says why (S12).
+    """
 
     setpoints: tuple[RegisterValue, ...]
+    kept_back: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +232,7 @@ class CheckRequest:
     hold_s: float
     effect_delay_s: float
     may_repair: bool = True
+    restraint: Restraint = UNRESTRAINED
 
 
 _ULPS = 1e-14  # more than the rounding of one line between two corners

@@ -81,6 +81,7 @@ class Modes:
         await self._state.flush()
         if mode is Mode.ARMED:
             point.first_write_due = True
+            point.repairs.forget()
             point.mode = mode
         point.blocked = "" if mode is Mode.ARMED else f"mode is {mode.value}"
         log.info("mode_changed", point=point.settings.id, mode=mode.value, was=before.value, by=who)
@@ -105,6 +106,12 @@ class Modes:
         point.alarm.trip(why, self._clock.monotonic())
         self._reporter.alarm_changed(point)
         await self.set_mode(point, Mode.ADVISORY, "gateway")
+
+    async def limit_repairs(self) -> None:
+        """Points whose proposals are repaired, or by repairs reversed, too often: advisory (S12)."""
+        for point in self._points.values():
+            if why := point.repairs.too_many:
+                await self.disarm(point, why)
 
     async def unrequested(self, point: Point, why: str) -> None:
         """Somebody changed the outputs while we were away: no going back to armed by itself (S19, S23)."""

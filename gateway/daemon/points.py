@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from gateway.config.model import DecisionPoint, GatewayConfig
+from gateway.config.model import DecisionPoint, GatewayConfig, RepairLimits
 from gateway.core.decision import Mode, PointId, RequestClass
 from gateway.core.tag import TagId
 from gateway.pipeline.point import PointSettings
+from gateway.pipeline.repairs import RepairLimit
 
 _JITTER_S = 0.05  # of our own loop and of a poll under load
 _UNASKED_HOLD_S = 1.0  # a point that is only asked has no period: its proposals are judged over this hold
@@ -52,4 +53,16 @@ def point_settings(config: GatewayConfig, point: DecisionPoint) -> PointSettings
         effect_delay_s=point.deadline + point.write_delay + scan_s,
         rearm_after_s=point.rearm_after,
         configured_mode=Mode(point.mode),
+        least_change={
+            TagId(row.id): Fraction(row.min_change)
+            for row in device.tags
+            if row.id in point.outputs and row.min_change is not None
+        },
+        release_margin=Fraction(point.release_margin),
+        release_after_s=point.release_after,
+        repair_limit=None if point.repair_limit == "off" else _repair_limit(point.repair_limit),
     )
+
+
+def _repair_limit(limits: RepairLimits) -> RepairLimit:
+    return RepairLimit(repairs=limits.repairs, reversals=limits.reversals, window_s=limits.window)

@@ -117,11 +117,15 @@ async def _publish_state(house: House) -> None:
 
 
 async def _settle(house: House) -> None:
-    """Takes changes nobody requested (S19) and sets that are not invariant (S1) to their consequence."""
+    """Takes what armed may not go on with to its consequence.
+
+    Changes nobody requested (S19), too many repairs (S12), sets that are not invariant (S1).
+    """
     while True:
         await asyncio.sleep(_SETTLE_PERIOD_S)
         for point, why in house.read_back.settle():
             await house.modes.disarm(point, why)
+        await house.modes.limit_repairs()
         if disproved := house.rules.current.disproved:
             for point in house.points.values():
                 await house.modes.disarm(point, disproved)

@@ -11,6 +11,7 @@ from gateway.core.decision import (
     DecisionRecord,
     Finding,
     Holds,
+    Permitted,
     Refused,
     Rejected,
     Repaired,
@@ -133,7 +134,7 @@ def _explained(record: DecisionRecord) -> tuple[Counterexample | None, str]:
     match record.outcome:
         case Repaired(_, counterexample) | Refused(counterexample):
             return counterexample, ""
-        case Undetermined(reason) | Rejected(reason):
+        case Undetermined(reason) | Rejected(reason) | Permitted(_, reason):
             return None, reason
         case _:
             return None, ""

@@ -22,6 +22,7 @@ from gateway.core.decision import (
 from gateway.core.errors import InferenceError, WorkerLostError
 from gateway.core.ports import AuditLog, Checker, CheckRequest, StateSet
 from gateway.core.quality import StatusCode
+from gateway.core.restraint import UNRESTRAINED, Restraint
 from gateway.core.tagstore import Snapshot, TagStore
 from gateway.pipeline.point import Point
 from gateway.pipeline.rules import RulesHolder
@@ -61,6 +62,7 @@ class Decider:
             point.carried = state
         work.timings["verdict"] = 1000 * (self._clock.monotonic() - request.received_at)
         record = self._record(work, result, written, written_by)
+        point.repairs.took(record, point.previous(), work.snapshot.taken_at)
         started = self._clock.monotonic()
         await self._audit.append(record)
         work.timings["audit"] = 1000 * (self._clock.monotonic() - started)
@@ -167,7 +169,7 @@ class Decider:
     ) -> tuple[tuple[RegisterValue, ...], str, StateSet | None]:
         """What may be written on this result: the verdict's setpoints, else the first checked fallback's."""
         match result.verdict:
-            case Permitted(setpoints) | Repaired(setpoints, _):
+            case Permitted(setpoints, _) | Repaired(setpoints, _):
                 return setpoints, "verdict", None
             case Refused() | Undetermined():
                 if work.is_question or self._unusable(work):
@@ -238,7 +240,15 @@ def _check_request(
         hold_s=point.settings.hold_s,
         effect_delay_s=point.settings.effect_delay_s,
         may_repair=may_repair,
+        restraint=_restraint(work, taken_at) if may_repair else UNRESTRAINED,
     )
+
+
+def _restraint(work: Working, now: float) -> Restraint:
+    """What keeps the outputs from moving about (S12); the plant's past holds no what-if."""
+    settings = work.point.settings
+    kept_back = {} if work.request.what_if is not None else work.point.repairs.kept_back(now)
+    return Restraint(least_change=settings.least_change, kept_back=kept_back, margin=settings.release_margin)
 
 
 def _undetermined(work: Working, reason: str) -> CheckResult:

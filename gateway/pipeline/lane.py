@@ -120,6 +120,8 @@ class Lane:
         """Counters by name, queue included."""
         queue = self._queue.statistics()
         ours = {name: getattr(self.counters, name) for name in LaneCounters.__slots__}
+        repairs = self.point.repairs
+        ours |= {"held_back": repairs.held_back, "repair_reversals": repairs.reversals}
         return {**ours, "queue_waiting": queue.waiting, "queue_refused_full": queue.refused_full}
 
     async def _submit(self, ordered: Ordered) -> DecisionRecord | Rejected:

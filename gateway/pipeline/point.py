@@ -11,6 +11,7 @@ from gateway.core.ports import InForce, Proposer, SetpointSink, StateSet
 from gateway.core.tag import TagId
 from gateway.pipeline.alarm import PointAlarm
 from gateway.pipeline.history import OutputHistory
+from gateway.pipeline.repairs import RepairLimit, Repairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,10 @@ class PointSettings:
     effect_delay_s: float  # deadline + write delay + scan
     rearm_after_s: float
     configured_mode: Mode
+    least_change: Mapping[TagId, Fraction] = field(default_factory=dict)  # of outputs (S12)
+    release_margin: Fraction = Fraction(1, 10)  # share of an output's range
+    release_after_s: float = 60.0
+    repair_limit: RepairLimit | None = None
 
 
 @dataclass(slots=True)
@@ -54,8 +59,10 @@ class Point:
     last_decision: str = ""
     confirmed_at: float = float("-inf")  # the newest confirmed write
     alarm: PointAlarm = field(default_factory=PointAlarm)
+    repairs: Repairs = field(init=False)
 
     def __post_init__(self) -> None:
+        self.repairs = Repairs(self.settings.repair_limit, self.settings.release_after_s)
         for tag in self.settings.outputs:
             self.histories.setdefault(tag, OutputHistory())
 

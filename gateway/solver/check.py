@@ -25,6 +25,7 @@ from gateway.solver import backup, repair
 from gateway.solver.judge import Judge, Judgement, Prepared
 from gateway.solver.predict import Facts, UnusableError, observe, same_premises
 from gateway.solver.proved import proved_bands
+from gateway.solver.restrain import as_proposal, resolved
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.terms import Budget
 
@@ -128,14 +129,19 @@ class Checks:
         proposal: Proposal,
         late: Callable[[], bool],
     ) -> CheckResult:
-        judged = self._judge.judge(prepared, facts, _values(proposal))
+        wanted = self._resolved(facts, request, proposal)
+        judged = self._judge.judge(prepared, facts, _values(wanted))
+        if judged.permitted:
+            return self._permitted(prepared, facts, request, wanted, judged)
+        if wanted.values != proposal.values:  # holding still is not permitted: perhaps what was asked is
+            judged = self._judge.judge(prepared, facts, _values(proposal))
         if judged.undecided:
             return self._result(request, Undetermined(judged.undecided), judged.findings)
         if judged.permitted:
-            return self._result(request, Permitted(proposal.values), judged.findings)
+            return self._moved_enough(prepared, facts, request, proposal, judged)
         counterexample = judged.violated[0].counterexample()
         if request.may_repair:
-            for candidate in repair.candidates(self.rules, prepared, facts, proposal):
+            for candidate in repair.candidates(self.rules, prepared, facts, proposal, request.restraint):
                 if late():
                     break
                 again = self._judge.judge(prepared, facts, _values(candidate))
@@ -143,6 +149,37 @@ class Checks:
                     verdict = Repaired(candidate.values, counterexample)
                     return self._result(request, verdict, judged.findings, proposal=candidate)
         return self._result(request, Refused(counterexample), judged.findings)
+
+    def _permitted(
+        self, prepared: Prepared, facts: Facts, request: CheckRequest, wanted: Proposal, judged: Judgement
+    ) -> CheckResult:
+        """Permitted, though what is kept back may go less far than asked (S12)."""
+        less = repair.released(self.rules, prepared, facts, wanted, request.restraint)
+        if less is not None:
+            candidate, why = less
+            again = self._judge.judge(prepared, facts, _values(candidate))
+            if again.permitted:
+                return self._result(request, Permitted(candidate.values, why), again.findings)
+        return self._result(request, Permitted(wanted.values), judged.findings)
+
+    def _resolved(self, facts: Facts, request: CheckRequest, proposal: Proposal) -> Proposal:
+        """The proposal with changes too small to write left out: what is written is what is checked."""
+        wanted = {v.tag: v for v in proposal.values}
+        held = next(resolved(self.rules, facts, wanted, request.restraint))
+        return as_proposal(proposal, held)
+
+    def _moved_enough(
+        self, prepared: Prepared, facts: Facts, request: CheckRequest, proposal: Proposal, judged: Judgement
+    ) -> CheckResult:
+        """A small change that must be made: made large enough to write, where that is permitted."""
+        wanted = {v.tag: v for v in proposal.values}
+        for values in list(resolved(self.rules, facts, wanted, request.restraint))[1:]:
+            candidate = as_proposal(proposal, values)
+            again = self._judge.judge(prepared, facts, _values(candidate))
+            if again.permitted:
+                why = "the values in force are not permitted, and a smaller change is not written"
+                return self._result(request, Permitted(candidate.values, why), again.findings)
+        return self._result(request, Permitted(proposal.values), judged.findings)
 
     def _backup(self, prepared: Prepared, facts: Facts, request: CheckRequest) -> CheckResult:
         """The backup's own action, permitted; or the one that may be written to recover (S9); or neither."""

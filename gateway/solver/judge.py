@@ -75,11 +75,14 @@ class Prepared:
         self._common = tuple(n for n in self.plan.symbols if n not in self.changing)
         self.binding = tuple(i for i in range(len(self.plan.rules)) if i not in self.informational)
         self._movable: dict[int, list[tuple[Duty, Scaled]]] = {}
+        self._of_the_state: dict[int, list[tuple[Duty, Scaled]]] = {}
         self._fixed: list[Scaled] = []
         for index in self.binding:
             for duty, formula in self._duties[index]:
                 if symbols(duty.formula) & self.changing:
                     self._movable.setdefault(index, []).append((duty, formula))
+                    if not all(name.startswith(SETTLED) for name in symbols(duty.formula)):
+                        self._of_the_state.setdefault(index, []).append((duty, formula))
                 else:
                     self._fixed.append(formula)
 
@@ -108,6 +111,11 @@ class Prepared:
     def movable_slacks(self, within: Box) -> dict[int, Fraction]:
         """Least slack of each critical and standard rule, as far as a proposal can change it."""
         worst = ((index, _worst(duties, within)) for index, duties in self._movable.items())
+        return {i: Fraction(w.slack.value, w.scaled.unit) for i, w in worst if w is not None}
+
+    def state_slacks(self, within: Box) -> dict[int, Fraction]:
+        """The same of those rules that are about the plant's state as well."""
+        worst = ((index, _worst(duties, within)) for index, duties in self._of_the_state.items())
         return {i: Fraction(w.slack.value, w.scaled.unit) for i, w in worst if w is not None}
 
     def hopeless(self, within: Box) -> bool:

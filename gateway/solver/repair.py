@@ -8,30 +8,72 @@ from fractions import Fraction
 
 from gateway.core.decision import Proposal, RegisterValue
 from gateway.core.errors import RegisterRangeError
+from gateway.core.restraint import Restraint
 from gateway.core.tag import TagId
 from gateway.solver.backup import register, toward
 from gateway.solver.judge import Prepared
 from gateway.solver.module import Variable
 from gateway.solver.predict import Facts
+from gateway.solver.restrain import Registers, as_proposal, kept_words, resolved, shifts, staying
 from gateway.solver.ruleset import RuleSet
 
 _MOST = 64  # combinations of booleans and whole numbers
 
 
-def candidates(rules: RuleSet, prepared: Prepared, facts: Facts, proposal: Proposal) -> Iterator[Proposal]:
-    """Register values that the interval pass permits, nearest first. Each still needs the whole check."""
+def candidates(
+    rules: RuleSet, prepared: Prepared, facts: Facts, proposal: Proposal, restraint: Restraint
+) -> Iterator[Proposal]:
+    """Register values that the interval pass permits, nearest first. Each still needs the whole check.
+
+    What is kept back goes less far first; only where that is not permitted, as far as it may.
+    """
     wanted = {v.tag: v for v in proposal.values}
     if prepared.hopeless(prepared.box(facts, proposal.engineering())):
         return
+    tried = {proposal.values}
     for discrete in _combinations(rules, facts, wanted):
-        found = _on_segment(rules, prepared, facts, wanted | discrete)
-        if found is not None and found != wanted:
-            yield Proposal(
-                values=tuple(found[v.tag] for v in proposal.values),
-                by=proposal.by,
-                model_digest=proposal.model_digest,
-                confidence=proposal.confidence,
-            )
+        target = wanted | discrete
+        for found in _found(rules, prepared, facts, target, shifts(rules, facts, target, restraint)):
+            for values in resolved(rules, facts, found, restraint):
+                candidate = as_proposal(proposal, values)
+                if candidate.values not in tried:
+                    tried.add(candidate.values)
+                    yield candidate
+
+
+def released(
+    rules: RuleSet, prepared: Prepared, facts: Facts, proposal: Proposal, restraint: Restraint
+) -> tuple[Proposal, str] | None:
+    """A permitted proposal that goes less far for what is kept back, and why; None where it may go on."""
+    wanted = {v.tag: v for v in proposal.values}
+    spare = shifts(rules, facts, wanted, restraint)
+    if not spare:
+        return None
+    slacks = prepared.state_slacks(prepared.box(facts, _further(wanted, spare)))
+    rule = min(slacks, key=lambda index: slacks[index], default=None)
+    if rule is None or slacks[rule] >= 0:
+        return None
+    found = next(_found(rules, prepared, facts, wanted, spare), None)
+    for values in () if found is None else resolved(rules, facts, found, restraint):
+        name = prepared.plan.rules[rule].constraint.id
+        return as_proposal(proposal, values), kept_words(rules, proposal, values, name)
+    return None
+
+
+def _found(
+    rules: RuleSet, prepared: Prepared, facts: Facts, wanted: Registers, spare: Mapping[TagId, Fraction]
+) -> Iterator[Registers]:
+    """The nearest points to `wanted`: with something to spare, without moving what is kept back, plain."""
+    if spare:
+        nearest = _on_segment(rules, prepared, facts, wanted, spare)
+        yield staying(rules, facts, wanted, spare) if nearest is None else nearest
+    nearest = _on_segment(rules, prepared, facts, wanted, {})
+    if nearest is not None:
+        yield nearest
+
+
+def _further(wanted: Registers, spare: Mapping[TagId, Fraction]) -> dict[TagId, Fraction]:
+    return {tag: register.value + spare.get(tag, 0) for tag, register in wanted.items()}
 
 
 def _combinations(
@@ -79,10 +121,11 @@ def _register(variable: Variable, value: Fraction) -> RegisterValue | None:
 
 
 def _on_segment(
-    rules: RuleSet, prepared: Prepared, facts: Facts, wanted: Mapping[TagId, RegisterValue]
-) -> dict[TagId, RegisterValue] | None:
+    rules: RuleSet, prepared: Prepared, facts: Facts, wanted: Registers, spare: Mapping[TagId, Fraction]
+) -> Registers | None:
     """The point nearest to `wanted` on the way from the values in force that the interval pass permits.
 
+    With `spare` every rule about the plant's state must hold a stretch further as well.
     Every rule's slack is concave along the way (where it has no alternatives), so its slope says on which
     side of a violated point it can still hold.
     """
@@ -105,8 +148,12 @@ def _on_segment(
     base = prepared.box(facts, {t: r.value for t, r in wanted.items()})
 
     def slacks(index: int) -> dict[int, Fraction]:
-        values = {t: r.value for t, r in point(index).items()}
-        return prepared.movable_slacks(prepared.changed(facts, values, base))
+        here = point(index)
+        found = prepared.movable_slacks(prepared.changed(facts, _further(here, {}), base))
+        if spare:
+            further = prepared.state_slacks(prepared.changed(facts, _further(here, spare), base))
+            found |= {~rule: slack for rule, slack in further.items()}
+        return found
 
     best: int | None = None
     low, high = 0, parts

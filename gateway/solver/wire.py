@@ -154,7 +154,7 @@ def checked(result: CheckResult, state: StateSet | None) -> Checked:
     reason = ""
     match result.verdict:
         case Permitted():
-            setpoints = result.verdict.setpoints
+            setpoints, reason = result.verdict.setpoints, result.verdict.kept_back
         case Repaired():
             setpoints, counterexample = result.verdict.setpoints, result.verdict.counterexample
         case Refused():
@@ -215,7 +215,7 @@ def result(found: Checked) -> tuple[CheckResult, StateSet | None]:
 
 def _verdict(found: Checked) -> Verdict:
     if found.verdict == "Permitted":
-        return Permitted(found.setpoints)
+        return Permitted(found.setpoints, found.reason)
     if found.verdict == "Repaired" and found.counterexample is not None:
         return Repaired(found.setpoints, found.counterexample)
     if found.verdict == "Refused" and found.counterexample is not None:

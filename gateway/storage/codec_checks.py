@@ -17,6 +17,7 @@ from gateway.core.decision import (
     StateInterval,
     StateSet,
 )
+from gateway.core.restraint import UNRESTRAINED, Restraint
 from gateway.core.tag import TagId, decimal_text
 from gateway.storage.codec_parts import (
     finding_from_plain,
@@ -60,6 +61,7 @@ def examination_to_plain(record: DecisionRecord, examination: Examination | None
         "hold_s": repr(float(request.hold_s)),
         "effect_delay_s": repr(float(request.effect_delay_s)),
         "may_repair": request.may_repair,
+        "restraint": None if request.restraint == UNRESTRAINED else _restraint_to_plain(request.restraint),
         "result": said
         | {
             "generation": result.generation,
@@ -103,6 +105,7 @@ def _examination(record: DecisionRecord, plain: Mapping[str, Any]) -> Examinatio
         hold_s=float(plain["hold_s"]),
         effect_delay_s=float(plain["effect_delay_s"]),
         may_repair=plain["may_repair"],
+        restraint=_restraint_from_plain(plain.get("restraint")),
     )
     return Examination(request=request, result=_result(record, plain["result"]))
 
@@ -129,6 +132,24 @@ def _inputs_to_plain(record: DecisionRecord, request: CheckRequest) -> dict[str,
         tag: None if record.inputs.get(tag) == value else tag_value_to_plain(value)
         for tag, value in request.inputs.items()
     }
+
+
+def _restraint_to_plain(restraint: Restraint) -> dict[str, Any]:
+    return {
+        "least_change": {tag: decimal_text(least) for tag, least in restraint.least_change.items()},
+        "kept_back": dict(restraint.kept_back),
+        "margin": decimal_text(restraint.margin),
+    }
+
+
+def _restraint_from_plain(plain: Mapping[str, Any] | None) -> Restraint:
+    if plain is None:
+        return UNRESTRAINED
+    return Restraint(
+        least_change={TagId(tag): Fraction(least) for tag, least in plain["least_change"].items()},
+        kept_back={TagId(tag): side for tag, side in plain["kept_back"].items()},
+        margin=Fraction(plain["margin"]),
+    )
 
 
 def _state_to_plain(state: StateSet) -> dict[str, Any]:

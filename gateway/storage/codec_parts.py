@@ -53,8 +53,10 @@ def outcome_to_plain(outcome: Outcome) -> dict[str, Any]:
     """Plain data of an outcome."""
     plain: dict[str, Any] = {"is": outcome_name(outcome)}
     match outcome:
-        case Permitted(setpoints):
+        case Permitted(setpoints, kept_back):
             plain["setpoints"] = registers_to_plain(setpoints)
+            if kept_back:
+                plain["kept_back"] = kept_back
         case Repaired(setpoints, counterexample):
             plain["setpoints"] = registers_to_plain(setpoints)
             plain["counterexample"] = counterexample_to_plain(counterexample)
@@ -71,7 +73,7 @@ def outcome_from_plain(plain: Mapping[str, Any]) -> Outcome:
     """The outcome again; raises `ValueError` or `KeyError`."""
     match plain["is"]:
         case "permitted":
-            return Permitted(registers_from_plain(plain["setpoints"]))
+            return Permitted(registers_from_plain(plain["setpoints"]), plain.get("kept_back", ""))
         case "repaired":
             found = counterexample_from_plain(plain["counterexample"])
             return Repaired(registers_from_plain(plain["setpoints"]), found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 
@@ -157,3 +158,22 @@ def test_a_missed_bar_is_a_figure_and_a_broken_benchmark_is_a_failure(
     monkeypatch.setattr(command, "_run", broke)
     assert command.main(["closed_loop", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == []
+
+
+async def test_s12_a_margin_before_release_ends_most_reversals_and_breaks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings, definitions = demo()
+
+    async def reversals(margin: Fraction) -> int:
+        with_margin = replace(settings, release_margin=margin)
+        monkeypatch.setattr("tests.bench.simulator.demo", lambda: (with_margin, definitions))
+        run = await simulate(FillAndHeat(), seed=1, steps=120, check=checks(), start=TankState(3.55, 45.0))
+        assert run.violated_steps == 0
+        assert no_action_percent(run.cycles) == 0
+        moves = [b - a for a, b in pairwise(m.outputs.pump_pct for m in run.moments) if a != b]
+        return sum(one * other < 0 for one, other in pairwise(moves))
+
+    at_once, with_room = await reversals(Fraction(0)), await reversals(Fraction(1, 10))
+    assert at_once > 20
+    assert with_room < at_once / 3

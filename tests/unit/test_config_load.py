@@ -11,6 +11,8 @@ from gateway.config.model import GatewayConfig
 from gateway.config.tags import parse_csv, tag_definitions
 from gateway.core.errors import ConfigError
 from gateway.core.tag import TagId, TagKind
+from gateway.daemon.points import point_settings
+from gateway.pipeline.repairs import RepairLimit
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "packaging" / "demo"
@@ -191,3 +193,43 @@ def test_spreadsheet_with_semicolons_and_quotes_is_read() -> None:
     node = parse_csv('\ufeff# note\nid;description\nA;"x; ""y"""\n\nB\n')
     assert node.plain() == [{"id": "A", "description": 'x; "y"'}, {"id": "B"}]
     assert node.at((0, "description")) == (3, 3)
+
+
+def with_min_change(folder: Path, tag: str, least: str) -> None:
+    path = folder / "tk1.csv"
+    rows = path.read_text().splitlines()
+    column = [f"{row},{least if row.startswith(f'{tag},') else ''}" for row in rows[1:]]
+    path.write_text("\n".join([f"{rows[0]},min_change", *column]))
+
+
+# S12
+def test_a_writable_number_may_have_a_smallest_change(folder: Path) -> None:
+    with_min_change(folder, "TK1.P101.SP", "0.5")
+    config = load(folder / "gateway.toml")
+    settings = point_settings(config, config.point("buffer-tank"))
+    assert settings.least_change == {TagId("TK1.P101.SP"): Fraction(1, 2)}
+
+
+@pytest.mark.parametrize(("tag", "least"), [("TK1.LT101", "0.5"), ("TK1.H101.CMD", "1")])
+def test_what_is_read_only_or_a_switch_has_no_smallest_change(folder: Path, tag: str, least: str) -> None:
+    with_min_change(folder, tag, least)
+    assert any("only a writable number has a smallest change" in p for p in problems(folder))
+
+
+@pytest.mark.parametrize("least", ["0", "-1"])
+def test_a_smallest_change_is_more_than_nothing(folder: Path, least: str) -> None:
+    with_min_change(folder, "TK1.P101.SP", least)
+    assert any("min_change" in p for p in problems(folder))
+
+
+# S12
+def test_repairs_have_a_limit_unless_it_is_switched_off(folder: Path, edit: Edit) -> None:
+    def limit() -> RepairLimit | None:
+        config = load(folder / "gateway.toml")
+        return point_settings(config, config.point("buffer-tank")).repair_limit
+
+    assert limit() == RepairLimit(repairs=60, reversals=20, window_s=300.0)
+    edit('max_skew = "200 ms"', 'max_skew = "200 ms"\nrepair_limit = { repairs = 5, window = "1 min" }')
+    assert limit() == RepairLimit(repairs=5, reversals=20, window_s=60.0)
+    edit('repair_limit = { repairs = 5, window = "1 min" }', 'repair_limit = "off"')
+    assert limit() is None

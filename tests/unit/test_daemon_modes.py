@@ -203,3 +203,27 @@ async def test_s19_what_was_changed_while_we_were_away_is_told_audited_and_ends_
     assert ("unrequested", "gateway") in await rig.events()
     assert not rig.state.point(TANK).armed_before
     assert rig.house.point.mode is Mode.SHADOW
+
+
+async def test_s12_too_many_repairs_are_an_alarm_and_advisory_until_a_person_arms_again(rig: Rig) -> None:
+    point = rig.house.point
+
+    def mode() -> Mode:
+        return point.mode
+
+    assert not await rig.modes.set_mode(point, Mode.ARMED, "anna")
+    await rig.modes.limit_repairs()
+    assert mode() is Mode.ARMED
+    point.repairs.too_many = "61 repairs of proposals within 300 s, and at most 60 are allowed"
+    await rig.modes.limit_repairs()
+    assert mode() is Mode.ADVISORY
+    assert rig.house.sink.released == 1
+    assert rig.reporter.alarms["point:tank"].cause == point.repairs.too_many
+    assert (await rig.events()).count(("mode", "gateway")) == 1
+    assert not rig.state.point(TANK).armed_before, "nor does it come back by itself after a start"
+    await rig.modes.limit_repairs()
+    assert (await rig.events()).count(("mode", "gateway")) == 1
+    assert not await rig.modes.set_mode(point, Mode.ARMED, "anna")
+    assert not point.repairs.too_many
+    await rig.modes.limit_repairs()
+    assert mode() is Mode.ARMED

@@ -36,6 +36,7 @@ from gateway.core.decision import (
 )
 from gateway.core.errors import StorageError
 from gateway.core.quality import StatusCode
+from gateway.core.restraint import UNRESTRAINED, Restraint
 from gateway.core.tag import TagId, TagValue
 from gateway.storage.codec import certificate_digest, decode_record, encode_record
 
@@ -48,10 +49,15 @@ _registers = st.lists(st.builds(RegisterValue, _text.map(TagId), st.integers(), 
     tuple
 )
 _counterexample = st.builds(
-    Counterexample, module=_text, constraint=_text, margin=_number, assignment=_numbers, text=_text
+    Counterexample,
+    module=_text,
+    constraint=_text,
+    margin=st.none() | _number,
+    assignment=_numbers,
+    text=_text,
 )
 _outcome: st.SearchStrategy[Outcome] = st.one_of(
-    st.builds(Permitted, _registers),
+    st.builds(Permitted, _registers, _text),
     st.builds(Repaired, _registers, _counterexample),
     st.builds(Refused, _counterexample),
     st.builds(Undetermined, _text),
@@ -59,7 +65,7 @@ _outcome: st.SearchStrategy[Outcome] = st.one_of(
 )
 _finding: st.SearchStrategy[Finding] = st.one_of(
     st.builds(Holds, _text, _text, st.none() | _number),
-    st.builds(Violated, _text, _text, _text, _number, _numbers, _text, _text),
+    st.builds(Violated, _text, _text, _text, st.none() | _number, _numbers, _text, _text),
     st.builds(Unknown, _text, _text, _text),
 )
 _tag_value = st.builds(
@@ -96,6 +102,13 @@ _examination = st.builds(
             StateSet,
             at=_duration,
             intervals=st.dictionaries(_text, st.builds(StateInterval, _number, _number), max_size=2),
+        ),
+        restraint=st.just(UNRESTRAINED)
+        | st.builds(
+            Restraint,
+            least_change=st.dictionaries(_text.map(TagId), _number, max_size=2),
+            kept_back=st.dictionaries(_text.map(TagId), st.sampled_from([-1, 1]), max_size=2),
+            margin=_number,
         ),
         hold_s=_duration,
         effect_delay_s=_duration,
