@@ -15,13 +15,13 @@ def outside_proof(
 ) -> str:
     """The first reading that contradicts the proof, in words; empty while all agree with it.
 
-    Pure, and quick enough for the instant before the bytes. Inputs that no rule reads are no premise, so they
-    contradict nothing; the sample that was checked itself needs no second look.
+    Pure, and quick enough for the instant before the bytes. Inputs that no rule reads, and those left out of
+    `newest`, are no premise, so they contradict nothing; the sample that was checked needs no second look.
     """
     taken_at = examination.request.taken_at
     for tag, band in examination.result.proved.items():
-        sample = newest[tag]
-        if sample == examination.request.inputs.get(tag):
+        sample = newest.get(tag)
+        if sample is None or sample == examination.request.inputs.get(tag):
             continue
         unit = definitions[tag].unit
         allowed = band.at(sample.confirmed_at - taken_at)

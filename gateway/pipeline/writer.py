@@ -93,7 +93,11 @@ class SetpointWriter:
             generation_used=record.generation,
             generation_now=self._rules.current.generation,
             unusable_input=_unusable_input(work, newest),
-            outside_proof=outside_proof(work.checks[-1], newest, self._store.definitions),
+            outside_proof=outside_proof(
+                work.checks[-1],
+                {tag: value for tag, value in newest.items() if not _known_bad(work, tag)},
+                self._store.definitions,
+            ),
             not_live=self._not_live(point),
             previous_used=work.previous,
             previous_now=point.values_in_force(),
@@ -108,10 +112,15 @@ def _unusable_input(work: Working, newest: Mapping[TagId, TagValue]) -> str:
     """An input that must not be used now; one that was as bad when it was checked is no premise."""
     rules = work.rules
     for tag, value in newest.items():
-        known_bad = tag in rules.tolerated and not rules.usable(tag, work.snapshot.values[tag].status)
-        if not known_bad and not rules.usable(tag, value.status):
+        if not _known_bad(work, tag) and not rules.usable(tag, value.status):
             return tag
     return ""
+
+
+def _known_bad(work: Working, tag: TagId) -> bool:
+    """Whether the check went on without this input, so that nothing of it is a premise."""
+    rules = work.rules
+    return tag in rules.tolerated and not rules.usable(tag, work.snapshot.values[tag].status)
 
 
 def _hurried(work: Working) -> bool:

@@ -87,11 +87,7 @@ def _combinations(
         mine = wanted[variable.tag]
         values = [mine]
         if variable.tag in rules.repairable:
-            values += [
-                r
-                for k in variable.whole or ()
-                if (r := _register(variable, Fraction(k))) is not None
-            ]
+            values += [r for k in variable.whole or () if (r := _register(variable, Fraction(k))) is not None]
         in_force = facts.old[variable.tag][0]
         unique = {r.raw: r for r in values}.values()
         options.append(
