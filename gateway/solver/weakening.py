@@ -7,7 +7,9 @@ cannot be seen to be so counts as a weakening, and a person decides.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
+from gateway.solver.affine import Atom, Every, Form, Formula, Quadratic, Some
 from gateway.solver.module import Interval, Module, Variable
 from gateway.solver.ruleset import BackupStep, Rule, RuleSet
 
@@ -29,14 +31,37 @@ def weakens(in_force: RuleSet | None, old: Module | None, new: Module | None) ->
     return next(_weaker(RuleSet.of([old], 0), RuleSet.of([new], 0)), "")
 
 
+def implies(new: Formula, old: Formula) -> bool:
+    """Whether `new` surely implies `old`: the same but for limits, each as tight or tighter."""
+    match new, old:
+        case Atom(), Atom():
+            ours, (slope, constant) = _sloped(old.form), _sloped(new.form)
+            if slope != ours[0] or constant < ours[1]:
+                return False
+            return constant > ours[1] or new.strict or not old.strict
+        case (Every(parts), Every(others)) | (Some(parts), Some(others)):
+            return len(parts) == len(others) and all(map(implies, parts, others))
+        case _:
+            return False
+
+
+def _sloped(form: Form) -> tuple[tuple[object, object], Fraction]:
+    """A form as what moves it, and its constant."""
+    if isinstance(form, Quadratic):
+        return (dict(form.linear.terms), dict(form.products)), form.linear.constant
+    return (dict(form.terms), None), form.constant
+
+
 def _weaker(old: RuleSet, new: RuleSet) -> Iterator[str]:
     """What the new revision of one module demands less, or assumes more."""
     if old.modules[0].step != new.modules[0].step:
         yield "its step changed"
-    kept = {(r.constraint.id, str(r.formula)): r for r in new.rules}
     for rule in old.rules:
         if not rule.constraint.id.endswith(_OF_VARIABLES):  # these are compared with their variables
-            yield from _demanded_less(rule, kept.get((rule.constraint.id, str(rule.formula))))
+            named = (r for r in new.rules if r.constraint.id == rule.constraint.id)
+            yield from _demanded_less(
+                rule, next((r for r in named if implies(r.formula, rule.formula)), None)
+            )
     for tag, variable in old.variables.items():
         later = new.variables.get(tag)
         if later is None:
@@ -44,8 +69,7 @@ def _weaker(old: RuleSet, new: RuleSet) -> Iterator[str]:
         else:
             yield from _assumed_more(variable, later)
     yield from _moves_otherwise(old, new)
-    sets = {str(r.formula) for r in new.safe_set}
-    if any(str(r.formula) not in sets for r in old.safe_set):
+    if any(not any(implies(r.formula, s.formula) for r in new.safe_set) for s in old.safe_set):
         yield "its safe set changed"
     yield from _shown_less(old, new)
     if old.backup and [_policy(s) for s in old.backup] != [_policy(s) for s in new.backup]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gateway.solver.affine import Affine, Atom, Every, Formula, Some
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.weakening import _weaker, weakens
+from gateway.solver.weakening import _weaker, implies, weakens
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, module, rule_set
 from tests.unit.solver_small import rule, small
 
@@ -33,11 +38,63 @@ def changed(*changes: tuple[str, str]) -> str:
         ('"physical": ["0", "36"]', '"physical": ["-1", "38"]'),
         ('"range": ["-0.1", "5"]', '"range": ["0", "4.5"]'),
         ("tank would be fuller than agreed", "too full"),
+        (CONSTRAINT, CONSTRAINT.replace("3.2", "3.199")),  # the permitted case moves with it, below
+        (CONSTRAINT, CONSTRAINT.replace("<=", "<")),
+        ("level <= 3.2 - max(0, 0.05184", "level <= 3.19 - max(0, 0.05184"),
         ('"priority": 8', '"priority": 3'),
     ],
 )
 def test_s24_what_demands_more_or_assumes_less_is_a_tightening(change: tuple[str, str]) -> None:
-    assert changed(change) == ""
+    case = ('"level": "3.2", "inflow"', '"level": "3.1", "inflow"')
+    assert changed(change, case) == ""
+
+
+_atoms = st.builds(
+    lambda limit, factor, strict: Atom(Affine(Fraction(limit), {"x": Fraction(factor)}), strict=strict),
+    st.integers(-3, 3),
+    st.sampled_from([-1, 1]),
+    st.booleans(),
+)
+_formulas = st.recursive(
+    _atoms,
+    lambda inner: st.lists(inner, max_size=3).flatmap(
+        lambda p: st.sampled_from([Every(tuple(p)), Some(tuple(p))])
+    ),
+)
+
+
+@given(_formulas, _formulas, st.lists(st.integers(-2, 2), min_size=4, max_size=4))
+def test_s24_what_is_taken_for_tighter_implies_what_was_there(
+    one: Formula, other: Formula, moves: list[int]
+) -> None:
+    steps = iter(moves * 50)
+    near = shifted(one, steps)
+    for new, old in ((one, other), (near, one), (one, near)):
+        if implies(new, old):
+            assert all(truth(old, x) for x in range(-8, 9) if truth(new, x))
+    assert implies(one, one)
+
+
+def shifted(formula: Formula, steps: Iterator[int]) -> Formula:
+    """The same with its limits moved."""
+    match formula:
+        case Atom(form, strict):
+            assert isinstance(form, Affine)
+            return Atom(Affine(form.constant + next(steps), form.terms), strict=strict)
+        case _:
+            return type(formula)(tuple(shifted(part, steps) for part in formula.parts))
+
+
+def truth(formula: Formula, x: int) -> bool:
+    match formula:
+        case Atom(form, strict):
+            assert isinstance(form, Affine)
+            value = form.constant + form.terms["x"] * x
+            return value < 0 if strict else value <= 0
+        case Every(parts):
+            return all(truth(part, x) for part in parts)
+        case _:
+            return any(truth(part, x) for part in formula.parts)
 
 
 @pytest.mark.parametrize(
