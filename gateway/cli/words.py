@@ -71,7 +71,8 @@ def verdict_sentence(view: DecisionView) -> str:
     nearest = _margin_phrase(view)
     match view.outcome:
         case "permitted":
-            return f"{nearest}permitted by {rules} under its assumptions"
+            kept = f"; {view.reason}" if view.reason and view.write_outcome in {"", "confirmed"} else ""
+            return f"{nearest}permitted by {rules} under its assumptions{kept}"
         case "repaired":
             return (
                 f"{nearest}the proposal is not permitted by {rules}; the nearest setpoints found that it "

@@ -74,6 +74,13 @@ def test_a_missed_limit_is_said_as_missed() -> None:
     )
 
 
+# S12: setpoints that go less far than proposed are never passed over in silence.
+def test_a_permitted_decision_says_why_it_goes_less_far_than_proposed() -> None:
+    view = a_view(reason="`TK1.P101.SP` goes to 52 % only", write_outcome="confirmed")
+
+    assert words.verdict_sentence(view).endswith("its assumptions; `TK1.P101.SP` goes to 52 % only")
+
+
 def test_a_violated_rule_without_a_distance_is_said_not_to_hold() -> None:
     view = a_view(outcome="refused", margins=[("m/heater", "-")], violated=["m/heater"])
 
