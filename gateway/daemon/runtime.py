@@ -18,6 +18,7 @@ from gateway.link.messages import ModuleState
 from gateway.pipeline.rules import RulesHolder, RulesInForce
 from gateway.solver.activation import Activation
 from gateway.solver.acts import Acts
+from gateway.solver.analysis.apart import unkept
 from gateway.solver.compile import compile_module
 from gateway.solver.module import Module
 from gateway.solver.module_reports import ReportWriter
@@ -149,7 +150,7 @@ def make_registry(
         clock=clock,
         weakening=config.gateway.weakening,
         required=frozenset(m for point in config.decision_point for m in point.required_modules),
-        weaker=weakens,
+        weaker=partial(weakens, unkept=unkept),
         invariance=Invariance(
             armed=armed,
             known=lambda rule_set: rule_set.proof_digest in proofs,

@@ -1,12 +1,14 @@
-"""Whether a change of the modules in force could permit something new (S24), judged by structure.
+"""Whether a change of the modules in force could permit something new (S24).
 
-A change counts as a tightening when nothing that was demanded is gone and no assumption became narrower; what
-cannot be seen to be so counts as a weakening, and a person decides.
+A change counts as a tightening when nothing that was demanded is gone and no assumption became narrower.
+That is judged by structure; whether a rule that was reworded still demands all that it did, a solver may
+show. What is not shown counts as a weakening, and a person decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from gateway.solver.affine import Atom, Every, Form, Formula, Quadratic, Some
@@ -17,10 +19,16 @@ _OF_VARIABLES = (".range", ".min_on", ".min_off")
 _RANK = {"informational": 0, "standard": 1, "critical": 2}
 
 
-def weakens(in_force: RuleSet | None, old: Module | None, new: Module | None) -> str:
+Unkept = Callable[[Module, Module], str]  # old, new: why not all is demanded that was; empty: it is
+
+
+def weakens(
+    in_force: RuleSet | None, old: Module | None, new: Module | None, unkept: Unkept | None = None
+) -> str:
     """Why replacing `old` by `new` may weaken the rules; empty when it only tightens them.
 
     `old` None: nothing of that id is in force; `new` None: it is taken out. `in_force`: all, before it.
+    `unkept` is asked where rules were reworded and nothing else may weaken; without it they do.
     """
     if old is None and new is None:
         return ""
@@ -28,7 +36,11 @@ def weakens(in_force: RuleSet | None, old: Module | None, new: Module | None) ->
         return "it would be taken out"
     if old is None:
         return next(_premises_added(in_force, new), "") if in_force is not None else ""
-    return next(_weaker(RuleSet.of([old], 0), RuleSet.of([new], 0)), "")
+    before, after = RuleSet.of([old], 0), RuleSet.of([new], 0)
+    why = next(_lost(before, after), "")
+    if why or not (reworded := next(_reworded(before, after), "")):
+        return why
+    return reworded if unkept is None else unkept(old, new)
 
 
 def implies(new: Formula, old: Formula) -> bool:
@@ -53,15 +65,32 @@ def _sloped(form: Form) -> tuple[tuple[object, object], Fraction]:
 
 
 def _weaker(old: RuleSet, new: RuleSet) -> Iterator[str]:
-    """What the new revision of one module demands less, or assumes more."""
+    """Everything in which the new revision of one module may be weaker."""
+    return itertools.chain(_lost(old, new), _reworded(old, new))
+
+
+def _reworded(old: RuleSet, new: RuleSet) -> Iterator[str]:
+    """Rules that are still there and do not demand by their shape alone what they did."""
+    for rule, named in _paired(old, new):
+        if rule.binding and named is not None and not implies(named.formula, rule.formula):
+            yield f"constraint `{rule.constraint.id}` changed or is gone"
+    if any(not any(implies(r.formula, s.formula) for r in new.safe_set) for s in old.safe_set):
+        yield "its safe set changed"
+
+
+def _paired(old: RuleSet, new: RuleSet) -> Iterator[tuple[Rule, Rule | None]]:
+    """Rules with the new ones of their names, but those of variables, which are compared themselves."""
+    for rule in old.rules:
+        if not rule.constraint.id.endswith(_OF_VARIABLES):
+            yield rule, next((r for r in new.rules if r.constraint.id == rule.constraint.id), None)
+
+
+def _lost(old: RuleSet, new: RuleSet) -> Iterator[str]:
+    """What the new revision of one module demands no more, or assumes more."""
     if old.modules[0].step != new.modules[0].step:
         yield "its step changed"
-    for rule in old.rules:
-        if not rule.constraint.id.endswith(_OF_VARIABLES):  # these are compared with their variables
-            named = (r for r in new.rules if r.constraint.id == rule.constraint.id)
-            yield from _demanded_less(
-                rule, next((r for r in named if implies(r.formula, rule.formula)), None)
-            )
+    for rule, named in _paired(old, new):
+        yield from _demanded_less(rule, named)
     for tag, variable in old.variables.items():
         later = new.variables.get(tag)
         if later is None:
@@ -69,8 +98,6 @@ def _weaker(old: RuleSet, new: RuleSet) -> Iterator[str]:
         else:
             yield from _assumed_more(variable, later)
     yield from _moves_otherwise(old, new)
-    if any(not any(implies(r.formula, s.formula) for r in new.safe_set) for s in old.safe_set):
-        yield "its safe set changed"
     yield from _shown_less(old, new)
     if old.backup and [_policy(s) for s in old.backup] != [_policy(s) for s in new.backup]:
         yield "its backup changed"
@@ -86,6 +113,8 @@ def _shown_less(old: RuleSet, new: RuleSet) -> Iterator[str]:
         yield "its terminal set changed"
     for tag in sorted(new.tolerated - old.tolerated):
         yield f"it would tolerate that `{tag}` is bad, missing or old"
+    for name in sorted(old.remembered - new.remembered):
+        yield f"it no longer needs to know what `{name}` was one step ago"
     for name, row in old.rows.items():
         if new.rows.get(name) != row:
             yield f"the condition `{name.partition('/')[2]}` that `for` asks about changed or is gone"

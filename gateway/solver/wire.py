@@ -70,6 +70,15 @@ class Prove(msgspec.Struct, tag=True, frozen=True):
     budget_s: float
 
 
+class Compare(msgspec.Struct, frozen=True):
+    """Say why a new revision may not demand all that the old one does; each with file name and text."""
+
+    old: tuple[str, str]
+    new: tuple[str, str]
+    tags: tuple[TagDefinition, ...]
+    budget_s: float
+
+
 class Done(msgspec.Struct, tag=True, frozen=True):
     """It is so; `digest` is the loaded rule set's."""
 
@@ -139,6 +148,7 @@ def _dec(kind: type, value: object) -> object:
 
 encoder = msgspec.msgpack.Encoder(enc_hook=_enc)
 asks: msgspec.msgpack.Decoder[Ask] = msgspec.msgpack.Decoder(Ask, dec_hook=_dec)
+comparisons = msgspec.msgpack.Decoder(Compare, dec_hook=_dec)
 answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer, dec_hook=_dec)
 
 

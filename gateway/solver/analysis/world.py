@@ -48,8 +48,8 @@ def split_key(key: str) -> tuple[str, str]:
 class World:
     """Snapshots of one rule set.
 
-    `anywhere`: readings are not held to their ranges, nor a change per second to the values in force: what is
-    shown of such a world is shown of predicted states and of any history, too.
+    `anywhere`: nothing is held to its range, nor a change per second to the values in force: what is shown of
+    such a world is shown of predicted states, of any history and of any value in force, too.
     """
 
     rules: RuleSet
@@ -105,10 +105,14 @@ class World:
     def _within(self, variable: Variable, value: Affine) -> list[Formula]:
         values = variable.whole
         if values is not None and len(values) <= _MOST_VALUES:
-            if not self.anywhere or variable.sort != "int":
+            if (
+                not self.anywhere
+                or variable.sort == "bool"
+                or (variable.sort == "enum" and not variable.action)
+            ):
                 return [one_of(value, map(Fraction, values))]
-            return []  # a count may leave its range later on
-        if not self.anywhere or variable.action:
+            return []  # a count may leave its range later on, and a value in force may be outside it
+        if not self.anywhere:
             return [between(value, *self.span(variable))]
         if variable.physical is not None and variable.tag not in self.rules.forms:
             return [between(value, *variable.physical)]
@@ -136,16 +140,8 @@ class World:
             return f"`{self._lasting(key)}`"
         variable = self.rules.variables.get(TagId(tag))
         name = variable.name if variable is not None else tag
-        return {
-            "now": name,
-            "prev": f"{name} before",
-            "rate": f"{name} a second",
-            "kept_on": f"{name} still kept on",
-            "may_rise": f"{name} may switch on",
-            "held": f"{name} unchanged for",
-            "good": f"good({name})",
-            "age": f"age({name})",
-        }.get(form, key)
+        words = {"now": name, "kept_on": f"{name} kept on", "may_rise": f"{name} may switch on"}
+        return words.get(form, f"{form}({name})" if form != "held" else f"{name} unchanged for")
 
     def _lasting(self, key: str) -> str:
         return key.removeprefix("for(").removesuffix(")").partition("/")[2] or key
