@@ -56,6 +56,9 @@ def show_status(
     out.print(Text.assemble(head, health))
     rules = gateway.rule_set_digest[:19] or "none"
     out.print(f"rule set {gateway.generation} ({rules}), configuration {gateway.config_digest[:19]}")
+    if files := gateway.counters.get("modules_files_to_do", 0):
+        done = gateway.counters.get("modules_files_done", 0)
+        out.print(Text(f"module files being taken: {done} of {files}", style="yellow"))
     if gateway.inference:
         out.print("inference " + ", ".join(f"{k} {_shortened(v)}" for k, v in gateway.inference.items()))
     for part, text in gateway.parts.items():

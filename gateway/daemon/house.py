@@ -207,6 +207,7 @@ class House:
         counters: dict[str, Any] = {
             "tags": self.store.statistics,
             "solver": self.pool.statistics,
+            "modules": lambda: dict(zip(("files_done", "files_to_do"), self.registry.progress, strict=True)),
             "audit": self.audit.statistics,
             "internal": self._link_statistics,
             "recheck": self.recheck.statistics,

@@ -233,3 +233,12 @@ def test_repairs_have_a_limit_unless_it_is_switched_off(folder: Path, edit: Edit
     assert limit() == RepairLimit(repairs=5, reversals=20, window_s=60.0)
     edit('repair_limit = { repairs = 5, window = "1 min" }', 'repair_limit = "off"')
     assert limit() is None
+
+
+# A key that promises signatures must not be taken as done while none can be checked.
+def test_signed_only_is_refused_in_words_while_no_key_can_be_configured(folder: Path) -> None:
+    config = folder / "gateway.toml"
+    config.write_text(config.read_text() + "\n[modules]\nsigned_only = true\n")
+    assert any("no key can be configured yet" in problem for problem in problems(folder))
+    config.write_text(config.read_text().replace("signed_only = true", 'proof_grace = "3 s"'))
+    assert load(config).modules.proof_grace == 3.0

@@ -146,6 +146,7 @@ records = st.builds(
     certificate_digest=_text,
     examined=st.none() | _examination,
     fallback=st.none() | _examination,
+    shadow=_findings,
 )
 
 
@@ -189,9 +190,17 @@ def a_record(**changes: object) -> DecisionRecord:
 
 def test_a_record_of_an_older_version_without_its_checks_is_still_read() -> None:
     plain = json.loads(encode_record(a_record()))
-    del plain["examined"], plain["fallback"]
+    del plain["examined"], plain["fallback"], plain["shadow"]
 
     assert decode_record(json.dumps(plain).encode()) == a_record()
+
+
+def test_what_modules_in_shadow_say_is_recorded_and_is_no_evidence() -> None:
+    finding = Holds("trial", "max-level", Fraction(1, 3))
+    record = a_record(shadow=(finding,))
+
+    assert decode_record(encode_record(record)).shadow == (finding,)
+    assert certificate_digest(record) == certificate_digest(a_record())
 
 
 def test_numbers_are_written_as_exact_decimal_text_or_as_a_quotient() -> None:
