@@ -12,8 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from gateway.recheck.cases import misjudged_cases
 from gateway.recheck.language import Evaluate, LanguageError, number, truth
-from gateway.recheck.source import Range, Requirement, Source, duration, moved, read_source
+from gateway.recheck.source import Range, Requirement, Source, moved, read_source
+
+__all__ = ["Breach", "Question", "Report", "backup_action", "misjudged_cases", "recheck", "widened"]
 
 _MOST_CORNERS = 512
 
@@ -97,25 +100,6 @@ def widened(
                 low, high = max(low, quantity.physical[0]), min(high, quantity.physical[1])
         found[tag] = low, high
     return found
-
-
-def misjudged_cases(text: str) -> list[str]:
-    """The module's own cases that this checker judges otherwise than they say."""
-    source = read_source(text)
-    wrong: list[str] = []
-    for index, case in enumerate(source.cases):
-        given = {source.names[n]: Fraction(v) for n, v in case["given"].items()}
-        before = case.get("previous", {})
-        old = {source.names[n]: Fraction(v) for n, v in before.items() if n in source.names}
-        env = _environment(given, {**given, **old}, given, source.step)
-        failed = {r.id for r in source.requirements if r.kind != "informational" and not truth(r.holds(env))}
-        expected = set() if case["expect"] == "permitted" else set(case["expect"]["violated"])
-        if failed != expected:
-            wrong.append(f"case {index}: expected {sorted(expected)}, found {sorted(failed)}")
-        for name, value in before.items():
-            if name not in source.names:
-                duration(value)  # `heater_for`: read, and of no weight for a snapshot
-    return wrong
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The expression language, read a second time: a Pratt parser that builds functions over exact rationals.
+"""The expression language, read a second time: a Pratt parser over the words of `docs/language.md`.
 
 It shares no code with the compiler on purpose (S7): a fault in one of the two shows as a difference.
 """
@@ -6,139 +6,43 @@ It shares no code with the compiler on purpose (S7): a fault in one of the two s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 
-Value = Fraction | bool
-Environment = Mapping[str, Fraction]  # `level`, `prev pump`, `rate pump`; booleans are 0 or 1
-Evaluate = Callable[[Environment], Value]
+from gateway.recheck.numbers import Evaluate, Value, function_of
+from gateway.recheck.tree import Kind, LanguageError, Node, Row, Sort
 
-_TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?|[A-Za-z_]\w*|<=|>=|==|!=|[-+*/(),<>]|$)")
+__all__ = ["Evaluate", "LanguageError", "Value", "number", "parse", "read", "seconds_of", "truth"]
+
+_TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?!\.)|[A-Za-z_]\w*|<=|>=|==|!=|[-+*/(),<>]|$)")
 _POWER = {"iff": 1, "implies": 2, "or": 3, "and": 4}
-_NOT, _COMPARE, _SUM, _PRODUCT, _SIGN = 5, 6, 7, 8, 9
+_NOT, _FOR, _COMPARE, _SUM, _PRODUCT, _SIGN = 5, 6, 7, 8, 9, 10
 _COMPARISONS = {"<=", "<", ">=", ">", "==", "!="}
+_OF_NUMBERS = {"abs", "min", "max", "sum"}
+_OF_CONDITIONS = {"count", "at_most", "exactly"}
+_OF_NAMES = {"prev", "rate", "good", "age"}
+_CALLED = {*_OF_NUMBERS, *_OF_CONDITIONS, *_OF_NAMES, "vote"}
+_KEYWORDS = {*_POWER, *_CALLED, "not", "for", "in", "if", "then", "else", "true", "false"}
+_SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60), "h": Fraction(3600)}
 _MAX_DEPTH = 60
 
 
-class LanguageError(ValueError):
-    """A text that this reader does not understand; nothing may be concluded from it."""
+def read(
+    text: str, names: Mapping[str, str], sorts: Mapping[str, Sort] | None = None, module: str = ""
+) -> Evaluate:
+    """The function a text stands for; raises `LanguageError`.
+
+    It takes what is read by name: `level`, `prev pump`, `rate pump`, `good level`, `age level`, and
+    `for MODULE/words SECONDS` whether a row has been long enough; booleans are 0 or 1.
+    """
+    return function_of(parse(text, names, sorts, module))
 
 
-@dataclass(slots=True)
-class _Reader:
-    words: list[str]
-    names: Mapping[str, str]  # the module's name -> the environment's
-    at: int = 0
-    depth: int = 0
-
-    def peek(self) -> str:
-        return self.words[self.at]
-
-    def take(self, expected: str = "") -> str:
-        word = self.words[self.at]
-        if expected and word != expected:
-            raise LanguageError(f"expected `{expected}`, found `{word}`")
-        self.at += 1
-        return word
-
-    def expression(self, power: int = 0) -> Evaluate:
-        """An expression whose operators all bind tighter than `power`."""
-        self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            raise LanguageError("nested too deeply")
-        left = self._prefix()
-        while True:
-            word = self.peek()
-            if word in _POWER and _POWER[word] > power:
-                self.take()
-                right = self.expression(_POWER[word] - (word == "implies"))
-                left = _logic(word, left, right)
-            elif word in _COMPARISONS and power < _COMPARE:
-                left = self._chain(left)
-            elif word == "in" and power < _COMPARE:
-                left = self._member(left)
-            elif word in {"+", "-"} and power < _SUM:
-                self.take()
-                left = _arithmetic(word, left, self.expression(_SUM))
-            elif word in {"*", "/"} and power < _PRODUCT:
-                self.take()
-                left = _arithmetic(word, left, self.expression(_PRODUCT))
-            else:
-                self.depth -= 1
-                return left
-
-    def _prefix(self) -> Evaluate:
-        word = self.take()
-        if word == "-":
-            inner = self.expression(_SIGN)
-            return lambda env: -number(inner(env))
-        if word == "not":
-            negated = self.expression(_NOT - 1)
-            return lambda env: not truth(negated(env))
-        if word == "(":
-            grouped = self.expression()
-            self.take(")")
-            return grouped
-        return self._atom(word)
-
-    def _atom(self, word: str) -> Evaluate:
-        if word in {"true", "false"} or word[:1].isdigit():
-            constant = Fraction(word) if word[:1].isdigit() else word == "true"
-            return lambda _env: constant
-        if word in {"abs", "min", "max"}:
-            return self._function(word)
-        if word in {"prev", "rate"}:
-            self.take("(")
-            name = f"{word} {self._name(self.take())}"
-            self.take(")")
-            return lambda env: env[name]
-        own = self._name(word)
-        return lambda env: env[own]
-
-    def _name(self, word: str) -> str:
-        if word not in self.names:
-            raise LanguageError(f"`{word}` is not known")
-        return self.names[word]
-
-    def _function(self, word: str) -> Evaluate:
-        self.take("(")
-        parts = [self.expression()]
-        while self.peek() == ",":
-            self.take()
-            parts.append(self.expression())
-        self.take(")")
-        if word == "abs":
-            if len(parts) != 1:
-                raise LanguageError("abs takes one value")
-            return lambda env: abs(number(parts[0](env)))
-        choose = min if word == "min" else max
-        return lambda env: choose(number(part(env)) for part in parts)
-
-    def _chain(self, first: Evaluate) -> Evaluate:
-        signs: list[str] = []
-        parts = [first]
-        while self.peek() in _COMPARISONS:
-            signs.append(self.take())
-            parts.append(self.expression(_COMPARE))
-        return lambda env: _ordered(signs, [number(part(env)) for part in parts])
-
-    def _member(self, left: Evaluate) -> Evaluate:
-        self.take("in")
-        self.take("(")
-        allowed: set[Fraction] = set()
-        while True:
-            sign = -1 if self.peek() == "-" and self.take() else 1
-            allowed.add(sign * Fraction(self.take()))
-            if self.peek() != ",":
-                break
-            self.take()
-        self.take(")")
-        return lambda env: number(left(env)) in allowed
-
-
-def read(text: str, names: Mapping[str, str]) -> Evaluate:
-    """The function a text stands for; raises `LanguageError`."""
+def parse(
+    text: str, names: Mapping[str, str], sorts: Mapping[str, Sort] | None = None, module: str = ""
+) -> Node:
+    """The tree of a text; `names` maps the module's names to the environment's. Raises `LanguageError`."""
     words: list[str] = []
     at = 0
     while at < len(text):
@@ -147,11 +51,18 @@ def read(text: str, names: Mapping[str, str]) -> Evaluate:
             raise LanguageError(f"`{text[at : at + 10]}` is not part of the language")
         words.append(match[1])
         at = match.end()
-    reader = _Reader([*words, ""], names)
-    found = reader.expression()
+    reader = _Reader([*(word for word in words if word), ""], names, sorts or {}, module)
+    found = reader.whole()
     if reader.peek():
         raise LanguageError(f"`{reader.peek()}` is not expected here")
     return found
+
+
+def seconds_of(amount: str, unit: str) -> Fraction:
+    """Seconds of `30`, `s` and the like; raises `LanguageError`."""
+    if unit not in _SECONDS:
+        raise LanguageError(f"`{unit}` is no unit of time")
+    return Fraction(amount) * _SECONDS[unit]
 
 
 def number(value: Value) -> Fraction:
@@ -164,30 +75,259 @@ def truth(value: Value) -> bool:
     return bool(value)
 
 
-def _logic(word: str, left: Evaluate, right: Evaluate) -> Evaluate:
-    if word == "and":
-        return lambda env: truth(left(env)) and truth(right(env))
-    if word == "or":
-        return lambda env: truth(left(env)) or truth(right(env))
-    if word == "implies":
-        return lambda env: not truth(left(env)) or truth(right(env))
-    return lambda env: truth(left(env)) == truth(right(env))
+def as_condition(node: Node) -> Node:
+    """The node, if it may be a condition; raises `LanguageError`."""
+    if node.kind not in {Kind.CONDITION, Kind.BOOLEAN}:
+        raise LanguageError(f"{node.kind.value} stands where a condition is needed")
+    return node
 
 
-def _arithmetic(word: str, left: Evaluate, right: Evaluate) -> Evaluate:
-    if word == "+":
-        return lambda env: number(left(env)) + number(right(env))
-    if word == "-":
-        return lambda env: number(left(env)) - number(right(env))
-    if word == "*":
-        return lambda env: number(left(env)) * number(right(env))
-    return lambda env: number(left(env)) / number(right(env))
+def as_number(node: Node) -> Node:
+    """The node, if it may be a number; raises `LanguageError`."""
+    if node.kind not in {Kind.NUMBER, Kind.BOOLEAN}:
+        raise LanguageError(f"{node.kind.value} stands where a number is needed")
+    return node
 
 
-def _ordered(signs: list[str], values: list[Fraction]) -> bool:
-    for sign, low, high in zip(signs, values, values[1:], strict=False):
-        order = (low > high) - (low < high)
-        good = {"<=": order <= 0, "<": order < 0, ">=": order >= 0, ">": order > 0, "==": not order}
-        if not good.get(sign, bool(order)):
-            return False
-    return True
+@dataclass(slots=True)
+class _Reader:
+    words: list[str]
+    names: Mapping[str, str]  # the module's name -> the environment's
+    sorts: Mapping[str, Sort]  # by the module's name
+    module: str
+    at: int = 0
+    depth: int = 0
+    within_for: bool = False
+    labels: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.labels = {label for sort in self.sorts.values() for label in sort.values}
+
+    def peek(self) -> str:
+        return self.words[self.at]
+
+    def take(self, expected: str = "") -> str:
+        word = self.words[self.at]
+        if not word or (expected and word != expected):
+            raise LanguageError(f"expected `{expected or 'something'}`, found `{word or 'the end'}`")
+        self.at += 1
+        return word
+
+    def whole(self) -> Node:
+        """An expression of any kind, an `if` too."""
+        if self.peek() != "if":
+            return self.expression(0)
+        self.take("if")
+        asked = as_condition(self.whole())
+        self.take("then")
+        yes = self.whole()
+        self.take("else")
+        no = self.whole()
+        conditions = {Kind.CONDITION} & {yes.kind, no.kind}
+        as_needed = as_condition if conditions else as_number
+        kind = Kind.CONDITION if conditions else Kind.NUMBER
+        if yes.kind is no.kind is Kind.BOOLEAN:
+            kind = Kind.BOOLEAN
+        return Node("if", kind, (asked, as_needed(yes), as_needed(no)))
+
+    def expression(self, power: int) -> Node:
+        """An expression whose operators all bind tighter than `power`."""
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise LanguageError("nested too deeply")
+        began = self.at
+        left = self._prefix()
+        while (after := self._extended(left, power, began)) is not None:
+            left = after
+        self.depth -= 1
+        return left
+
+    def _extended(self, left: Node, power: int, began: int) -> Node | None:
+        word = self.peek()
+        if word in _POWER and _POWER[word] > power:
+            self.take()
+            right = self.expression(_POWER[word] - (word == "implies"))
+            return Node(word, Kind.CONDITION, (as_condition(left), as_condition(right)))
+        if word == "for" and power < _FOR:
+            return self._row(left, began)
+        if word in _COMPARISONS and power < _COMPARE:
+            return self._chain(left)
+        if word == "in" and power < _COMPARE:
+            return self._member(left)
+        for signs, binds in (({"+", "-"}, _SUM), ({"*", "/"}, _PRODUCT)):
+            if word in signs and power < binds:
+                self.take()
+                right = self.expression(binds)
+                return Node(word, Kind.NUMBER, (as_number(left), as_number(right)))
+        return None
+
+    def _prefix(self) -> Node:
+        word = self.take()
+        if word == "-":
+            return Node("neg", Kind.NUMBER, (as_number(self.expression(_SIGN)),))
+        if word == "not":
+            return Node("not", Kind.CONDITION, (as_condition(self.expression(_NOT - 1)),))
+        if word == "(":
+            grouped = self.whole()
+            self.take(")")
+            return grouped
+        return self._called(word) if word in _CALLED else self._word(word)
+
+    def _word(self, word: str) -> Node:
+        if word[:1].isdigit():
+            return Node("number", Kind.NUMBER, constant=Fraction(word))
+        if word in {"true", "false"}:
+            return Node("truth", Kind.CONDITION, constant=Fraction(word == "true"))
+        return self._name(word)
+
+    def _called(self, word: str) -> Node:
+        self.take("(")
+        if word in _OF_NAMES:
+            return self._of_name(word)
+        return self._of_conditions(word) if word in _OF_CONDITIONS else self._of_numbers(word)
+
+    def _name(self, word: str) -> Node:
+        if word in self.names and word not in _KEYWORDS:
+            sort = self.sorts.get(word, Sort())
+            return Node("now", sort.kind, name=self.names[word], sort=sort)
+        if word in self.labels:
+            raise LanguageError(f"the label `{word}` stands where nothing is compared with it")
+        raise LanguageError(f"`{word}` is not known")
+
+    def _of_name(self, word: str) -> Node:
+        read_of = self._name(self.take())
+        self.take(")")
+        if word == "prev":
+            return Node(word, read_of.kind, name=read_of.name, sort=read_of.sort)
+        if word == "rate":
+            as_number(read_of)
+        return Node(word, Kind.CONDITION if word == "good" else Kind.NUMBER, name=read_of.name)
+
+    def _listed(self) -> list[Node]:
+        parts = [self.whole()]
+        while self.peek() == ",":
+            self.take()
+            parts.append(self.whole())
+        self.take(")")
+        return parts
+
+    def _of_numbers(self, word: str) -> Node:
+        if word == "vote":
+            word = self.take()
+            self.take(",")
+            if word not in {"median", "min", "max"}:
+                raise LanguageError(f"a vote is median, min or max, not `{word}`")
+        parts = [as_number(part) for part in self._listed()]
+        if word == "abs" and len(parts) != 1:
+            raise LanguageError("abs takes one value")
+        if word == "median" and len(parts) % 2 == 0:
+            raise LanguageError("a median takes an odd number of values")
+        return Node(word, Kind.NUMBER, tuple(parts))
+
+    def _of_conditions(self, word: str) -> Node:
+        limit = Fraction(0)
+        if word != "count":
+            told = self.take()
+            if not told.isdigit():
+                raise LanguageError(f"{word} begins with a whole number, not `{told}`")
+            limit = Fraction(told)
+            self.take(",")
+        parts = tuple(as_condition(part) for part in self._listed())
+        return Node(word, Kind.NUMBER if word == "count" else Kind.CONDITION, parts, constant=limit)
+
+    def _row(self, left: Node, began: int) -> Node:
+        words = self.words[began : self.at]
+        while words[0] == "(" and _closes_at_end(words):
+            words = words[1:-1]
+        self.take("for")
+        seconds = seconds_of(self._amount(), self.take())
+        if any(node.op == "for" for node in left.walk()):
+            raise LanguageError("`for` does not nest")
+        row = Row(self.module, " ".join(words), seconds)
+        return Node("for", Kind.CONDITION, (as_condition(left),), row=row)
+
+    def _amount(self) -> str:
+        word = self.take()
+        if not word[:1].isdigit():
+            raise LanguageError(f"`{word}` is no number")
+        return word
+
+    def _chain(self, first: Node) -> Node:
+        signs: list[str] = []
+        parts: list[Node | str] = [first]
+        while self.peek() in _COMPARISONS:
+            signs.append(self.take())
+            parts.append(self._side())
+        if all(isinstance(p, Node) and p.kind is not Kind.ENUM for p in parts):
+            numbers = tuple(as_number(p) for p in parts if isinstance(p, Node))
+            return Node("compare", Kind.CONDITION, numbers, signs=tuple(signs))
+        pairs = [_alike(*pair) for pair in zip(signs, parts, parts[1:], strict=False)]
+        return pairs[0] if len(pairs) == 1 else _joined("and", pairs)
+
+    def _side(self) -> Node | str:
+        """What stands behind a comparison: a label too."""
+        if self.peek() in self.labels and self.peek() not in self.names:
+            return self.take()
+        return self.expression(_COMPARE)
+
+    def _member(self, left: Node) -> Node:
+        self.take("in")
+        self.take("(")
+        among = [self._item(left)]
+        while self.peek() == ",":
+            self.take()
+            among.append(self._item(left))
+        self.take(")")
+        return Node("in", Kind.CONDITION, (left,), among=tuple(among))
+
+    def _item(self, left: Node) -> Fraction:
+        if left.kind is Kind.ENUM:
+            return _value(left, self.take())
+        as_number(left)
+        sign = -1 if self.peek() == "-" and self.take() else 1
+        return sign * Fraction(self._amount())
+
+
+def _closes_at_end(words: list[str]) -> bool:
+    """Whether the parenthesis at the beginning is closed by the last word only."""
+    depth = 0
+    for place, word in enumerate(words):
+        depth += (word == "(") - (word == ")")
+        if depth == 0:
+            return place == len(words) - 1
+    return False
+
+
+def _value(node: Node, label: str) -> Fraction:
+    if label not in node.sort.values:
+        raise LanguageError(f"`{label}` is no label of `{node.name}`")
+    return node.sort.values[label]
+
+
+def _joined(op: str, parts: list[Node]) -> Node:
+    left = parts[0]
+    for right in parts[1:]:
+        left = Node(op, Kind.CONDITION, (left, right))
+    return left
+
+
+def _alike(sign: str, left: Node | str, right: Node | str) -> Node:
+    """An enum and a label, or two enums of the same labels: equal where their labels are."""
+    if sign not in {"==", "!="}:
+        raise LanguageError(f"enums have no order, `{sign}` says nothing of them")
+    if isinstance(left, str):
+        left, right = right, left
+    if isinstance(left, str) or left.kind is not Kind.ENUM:
+        raise LanguageError("a label is compared with what is no enum")
+    if isinstance(right, str):
+        same = Node("in", Kind.CONDITION, (left,), among=(_value(left, right),))
+    else:
+        if right.kind is not Kind.ENUM or right.sort.values.keys() != left.sort.values.keys():
+            raise LanguageError(f"`{left.name}` is compared with what has other labels")
+        same = _joined("or", [_both(left, right, label) for label in left.sort.values])
+    return same if sign == "==" else Node("not", Kind.CONDITION, (same,))
+
+
+def _both(left: Node, right: Node, label: str) -> Node:
+    sides = [Node("in", Kind.CONDITION, (side,), among=(_value(side, label),)) for side in (left, right)]
+    return _joined("and", sides)
