@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gateway.config.lease import lease_sum
 from gateway.config.model import GatewayConfig
 from gateway.config.tags import tag_definitions
 from gateway.core.clock import Clock
@@ -125,6 +126,7 @@ class House:
             self._rules_changed,
             self.certifier.keep,
             config.modules.proof_grace,
+            max((sum(s for _, s in lease_sum(config, p)) for p in config.decision_point), default=0.0),
         )
         self.registry, self.watcher = make_registry(
             config,

@@ -51,9 +51,12 @@ class RunningRules:
         changed: Callable[[RulesInForce], None],
         keep: Callable[[RuleSet], Awaitable[None]] | None = None,
         grace_s: float = 10.0,
+        silence_s: float = 0.0,
     ) -> None:
+        """`silence_s`: how long the last values may act, which a horizon must cover (S11)."""
         self._pool, self._rules, self.proofs = pool, rules, proofs
         self._outputs, self._changed, self._keep, self._grace_s = outputs, changed, keep, grace_s
+        self._silence_s = silence_s
         self._loaded: list[int] = []
         self._activated: asyncio.Queue[RuleSet | None] = asyncio.Queue()  # None: nothing to prove of it
 
@@ -108,8 +111,8 @@ class RunningRules:
             generation=rule_set.generation,
             digest=rule_set.digest,
             modules=rule_set.module_ids,
-            not_armable=escape or rule_set.armable(self._outputs, self.proofs.digests),
-            disproved=escape or rule_set.armable(self._outputs, (rule_set.proof_digest,)),
+            not_armable=escape or rule_set.armable(self._outputs, self.proofs.digests, self._silence_s),
+            disproved=escape or rule_set.armable(self._outputs, (rule_set.proof_digest,), self._silence_s),
             tolerated=rule_set.tolerated,
             accepted={v.tag: v.accept_quality for v in rule_set.measured if v.accept_quality},
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.solver.affine import Atom, Every, Form, Formula, Quadratic
+from gateway.solver.module import Variable
 
 
 def form_text(form: Form) -> str:
@@ -17,6 +18,24 @@ def form_text(form: Form) -> str:
 def formula_text(formula: Formula) -> str:
     """A truth value with everything that matters and nothing else."""
     return str(_plain(formula))
+
+
+def premises(v: Variable) -> list[object]:
+    """What a proof assumes of a variable."""
+    found: list[object] = [
+        v.sort,
+        v.action,
+        *map(str, v.range),
+        str(v.error),
+        str(v.max_rate),
+        str(v.physical),
+        str(v.definition.scale),
+    ]
+    if v.labels is not None:
+        found.append(sorted(v.labels.values()))
+    if v.sort == "real" and v.uncertainty != v.error + abs(v.definition.scale) / 2:
+        found.append(str(v.uncertainty))
+    return found
 
 
 def _plain(formula: Formula) -> list[object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,7 +14,7 @@ from gateway.core.errors import ConstraintError
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver import normal, steady
 from gateway.solver.affine import Affine, Formula, mapped, negated, symbol, symbols
-from gateway.solver.canonical import form_text, formula_text
+from gateway.solver.canonical import form_text, formula_text, premises
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.interval import Scaled, scaled
 from gateway.solver.joining import joined
@@ -176,7 +177,7 @@ class RuleSet:
     def proof_digest(self) -> str:
         """Digest of everything the invariance of the safe set depends on, and of nothing else."""
         content: dict[str, object] = {
-            "variables": {str(tag): _premises(v) for tag, v in sorted(self.variables.items())},
+            "variables": {str(tag): premises(v) for tag, v in sorted(self.variables.items())},
             "step": str(self.modules[0].step) if self.modules else "",
             "dynamics": {name: form_text(form) for name, form in sorted(self.forms.items())},
             "disturbances": {
@@ -201,11 +202,12 @@ class RuleSet:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def armable(  # noqa: PLR0911  one return for each reason
-        self, actions: Iterable[TagId], proved: Collection[str]
+        self, actions: Iterable[TagId], proved: Collection[str], silence_s: float = 0.0
     ) -> str:
         """Why a point that writes `actions` may not be armed; empty when it may (S1, S5, S11).
 
-        `proved` are the proof digests that are committed or were proved at load.
+        `proved` are the proof digests that are committed or were proved at load; `silence_s` the longest hold
+        that a horizon must cover where a terminal set takes the place of a safe set (`lease_sum`).
         """
         if not self.modules:
             return "no constraint module is in force, and an empty rule set permits nothing"
@@ -216,32 +218,21 @@ class RuleSet:
             return "no module in force has dynamics: its rules claim the snapshot only"
         if not self.backup or not self.invariant:
             return "no module in force declares a `backup` and a `safe_set`"
+        covers_s = float(self.horizon * self.modules[0].step)
+        if self.terminal and covers_s < silence_s:
+            return (
+                f"the horizon covers {covers_s:g} s and the last values may act for {silence_s:g} s (S11): "
+                f"raise `horizon` to {math.ceil(silence_s / float(self.modules[0].step))}"
+            )
         if self._beyond_reach is not None:
             return (
                 f"no action can influence `{self._beyond_reach.constraint.id}` ({self._beyond_reach.where}); "
                 "mark it `monitor`, and it is reported instead"
             )
         if self.proof_digest not in proved:
-            return "the safe set of the modules in force is not proved invariant under their backup"
+            what = "terminal" if self.terminal and not self.safe_set else "safe"
+            return f"the {what} set of the modules in force is not proved invariant under their backup"
         return ""
-
-
-def _premises(v: Variable) -> list[object]:
-    """What a proof assumes of a variable."""
-    found: list[object] = [
-        v.sort,
-        v.action,
-        *map(str, v.range),
-        str(v.error),
-        str(v.max_rate),
-        str(v.physical),
-        str(v.definition.scale),
-    ]
-    if v.labels is not None:
-        found.append(sorted(v.labels.values()))
-    if v.sort == "real" and v.uncertainty != v.error + abs(v.definition.scale) / 2:
-        found.append(str(v.uncertainty))
-    return found
 
 
 def _combined(modules: tuple[Module, ...], generation: int) -> RuleSet:

@@ -1,7 +1,10 @@
 """The proof that lets a point be armed: from every state of the safe set the backup keeps every rule.
 
-Three things are shown with Z3, for every state in the set, every disturbance, and both values of every guard
-that a sensor error could turn:
+Of a `terminal` set it is shown that the backup, acting at any moment of the step, keeps the rules and ends in
+the set again: how the plant comes there, also when the gateway is silent, each check shows over its horizon.
+
+Of a safe set three things are shown. All with Z3, for every state in the set, every disturbance, and both
+values of every guard that a sensor error could turn:
 `loop`: the backup's action, acting at any moment of the step, keeps the rules and ends in the set again;
 `moment`: the set holds at every quarter of that step, because a decision may come at any moment;
 `lease`: when the gateway falls silent, the values in force may act for `lease_s` more, then the PLC's own
@@ -15,7 +18,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -35,6 +38,9 @@ from gateway.solver.ruleset import RuleSet
 from gateway.solver.story import Story
 from gateway.solver.terms import Terms, fraction
 
+Progress = Callable[[int, int], None]
+UNANSWERED = "no answer in the budget"
+
 _LONGEST = 40  # steps after which a fallback must be back in the set
 
 
@@ -44,6 +50,7 @@ class Proof:
 
     digest: str
     escape: str = ""
+    course: tuple[str, ...] = ()  # of the escape, moment by moment
 
     @property
     def holds(self) -> bool:
@@ -69,21 +76,40 @@ def _loop(rules: RuleSet) -> Story:
     return story
 
 
+def _terminal(rules: RuleSet) -> Story:
+    story = Story(rules)
+    after = story.backup()
+    story.must("already in the set", story.state, story.acting)
+    story.must("when the backup goes on", story.state, after)
+    story.must_at_once(after)
+    states = story.move(after, _QUARTERS)
+    for part, state in zip(_QUARTERS, states, strict=True):
+        said = f"{float(part * story.step):g} s later"
+        story.must(said, state, story.acting)
+        story.must(said, state, after)
+    story.must_be_safe("a step later", states[-1], after)
+    return story
+
+
 def _lease(rules: RuleSet, lease_s: Fraction) -> Story:
     story = Story(rules)
     held = -(-lease_s // story.step)
     for k in range(held):
         story.state = story.settle(story.move(story.acting, (Fraction(1),))[0])
-        story.must(f"{k + 1} steps after the gateway fell silent", story.state, story.acting)
+        story.must(f"{_steps(k + 1)} after the gateway fell silent", story.state, story.acting)
     for k in range(held, held + _fallback_steps(rules)):
         after = story.backup()
         story.state = story.settle(story.move(after, (Fraction(1),))[0])
-        said = f"{k + 1} steps after the gateway fell silent"
+        said = f"{_steps(k + 1)} after the gateway fell silent"
         story.must(said, story.state, story.acting)
         story.must(said, story.state, after)
         story.acting = after
     story.must_be_safe("when the PLC's fallback has done its work", story.state, story.acting)
     return story
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
 
 
 def _fallback_steps(rules: RuleSet) -> int:
@@ -98,21 +124,48 @@ def _fallback_steps(rules: RuleSet) -> int:
     return min(longest, _LONGEST)
 
 
-def prove(rules: RuleSet, *, budget_s: float = 60.0, lease_s: Fraction = LEASE_S) -> Proof:
-    """Whether the set is invariant; no answer within the budget counts as no."""
+def _stories(rules: RuleSet, lease_s: Fraction) -> tuple[Story, ...]:
+    if rules.terminal and not rules.safe_set:
+        return (_terminal(rules),)
+    return _loop(rules), _lease(rules, lease_s)
+
+
+def prove(
+    rules: RuleSet,
+    *,
+    budget_s: float = 60.0,
+    lease_s: Fraction = LEASE_S,
+    progress: Progress = lambda _done, _of: None,
+) -> Proof:
+    """Whether the set is invariant; no answer within the budget counts as no.
+
+    `progress` is told how many of how many instants are done.
+    """
     if not rules.backup or not rules.invariant or not rules.forms:
         return Proof(
             digest=rules.proof_digest, escape="there is no dynamics, `backup` or `safe_set` to prove"
         )
     ends = time.monotonic() + budget_s
-    for story in (_loop(rules), _lease(rules, lease_s)):
-        for escape in _escapes(story, ends):
-            return Proof(digest=rules.proof_digest, escape=escape)
+    stories = _stories(rules, lease_s)
+    of = sum(len({needed for needed, _ in story.obligations}) for story in stories)
+    done = 0
+    for story in stories:
+        for found in _escapes(story, ends):
+            if found is not None:
+                return Proof(digest=rules.proof_digest, escape=found[0], course=found[1])
+            done += 1
+            progress(done, of)
     return Proof(digest=rules.proof_digest)
 
 
-def _escapes(story: Story, ends: float) -> Iterator[str]:
-    """Every way out of a story's premises; all obligations of one instant are asked at once first."""
+_Escape = tuple[str, tuple[str, ...]]
+
+
+def _escapes(story: Story, ends: float) -> Iterator[_Escape | None]:
+    """Every way out of a story's premises, None for each instant that has none.
+
+    All obligations of one instant are asked at once first.
+    """
     context = z3.Context()
     terms = Terms(context)
     solver = z3.SimpleSolver(ctx=context)
@@ -126,8 +179,7 @@ def _escapes(story: Story, ends: float) -> Iterator[str]:
 
     stated = 0
     for needed, group in itertools.groupby(story.obligations, key=lambda o: o[0]):
-        for premise in story.premises[stated:needed]:
-            solver.add(terms.formula(premise))
+        solver.add([terms.formula(premise) for premise in story.premises[stated:needed]])
         stated = needed
         missed: list[tuple[str, z3.BoolRef]] = []
         for index, (_, obligation) in enumerate(group):
@@ -137,20 +189,41 @@ def _escapes(story: Story, ends: float) -> Iterator[str]:
         together = z3.Bool(f"missed {needed}", context)
         solver.add(z3.Implies(together, z3.Or([goal for _, goal in missed])))
         if asked(together) == "unsat":
+            yield None
             continue
         found = ((said, asked(goal)) for said, goal in missed)
         for said, answer in found:
             if answer != "unsat":
                 model = solver.model() if answer == "sat" else None
                 yield _escape(story, terms, said, model)
-    if asked() != "sat":
-        yield "the safe set is empty or the budget is spent: nothing is shown of it"
+    if (last := asked()) != "sat":
+        empty = "the safe set is empty: nothing is shown of it"
+        yield (empty if last == "unsat" else f"{UNANSWERED}: whether the safe set is empty"), ()
 
 
-def _escape(story: Story, terms: Terms, said: str, model: z3.ModelRef | None) -> str:
+def _escape(story: Story, terms: Terms, said: str, model: z3.ModelRef | None) -> _Escape:
     if model is None:
-        return f"no answer in the budget: {said}"
-    return f"{said} is not kept from {_plant_terms(story, terms, model)}"
+        return f"{UNANSWERED}: {said}", ()
+    told = f"{said} is not kept from {_plant_terms(story, terms, model)}"
+    return told, tuple(_course(story, terms, said, model))
+
+
+def _course(story: Story, terms: Terms, escaped: str, model: z3.ModelRef) -> Iterator[str]:
+    """What happens on the way to the escape, moment by moment."""
+    before = ""
+    for moment in story.moments:
+        values = {**moment.state, **moment.acting}
+        parts: list[str] = []
+        for variable in (*story.rules.measured, *story.rules.actions):
+            form = values[variable.tag]
+            point = {n: fraction(model.eval(terms.name(n), model_completion=True)) for n in form.symbols}
+            parts.append(f"{variable.name} {variable.text(form.at(point))}")
+        line = ", ".join(parts)
+        if line != before:
+            yield f"{moment.said}: {line}"
+        before = line
+        if escaped.endswith(moment.said):
+            return
 
 
 def _plant_terms(story: Story, terms: Terms, model: z3.ModelRef) -> str:

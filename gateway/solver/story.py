@@ -15,6 +15,15 @@ _MOST_VALUES = 256  # of a whole number that are told apart
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """A state and the values in force, as far as a course of events is told."""
+
+    said: str
+    state: Mapping[str, Affine]
+    acting: Mapping[str, Affine]
+
+
+@dataclass(frozen=True, slots=True)
 class Obligation:
     """What must hold under all premises stated before it."""
 
@@ -46,6 +55,7 @@ class Story:
         self.step = rules.modules[0].step
         self.premises: list[Formula] = []
         self.obligations: list[tuple[int, Obligation]] = []  # with how many premises are stated before it
+        self.moments: list[Moment] = []
         self._count = 0
         self.state = {str(v.tag): self._measured(v) for v in rules.measured}
         self.acting = {str(v.tag): self._action(v) for v in rules.actions}
@@ -219,6 +229,7 @@ class Story:
 
     def must(self, said: str, state: Mapping[str, Affine], acting: Mapping[str, Affine]) -> None:
         """All binding rules that hold at every moment."""
+        self.moments.append(Moment(said, state, acting))
         for rule in self.rules.rules:
             if not rule.binding or not rule.constraint.always:
                 continue

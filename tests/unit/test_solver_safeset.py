@@ -17,6 +17,8 @@ from tests.unit.solver_demo import (
     module,
     rule_set,
 )
+from tests.unit.solver_heaters import OUTPUTS as HEATERS
+from tests.unit.solver_heaters import TERMINAL, heaters
 
 PROOFS = ROOT / "constraints" / "proofs.json"
 OUTPUTS = (PUMP, HEATER, MIXER)
@@ -102,3 +104,47 @@ def test_the_command_notes_a_proof_and_refuses_what_is_not_invariant(
     assert read_proofs(tmp_path / "proofs.json") == {rule_set().proof_digest}
     assert main([str(broken), *tags]) == 1
     assert "not invariant" in capsys.readouterr().err
+
+
+# S1, S11: a terminal set is proved invariant, and the horizon must outlast the longest silence.
+def test_s1_s11_a_terminal_set_that_the_backup_never_leaves_arms_where_the_horizon_is_long_enough() -> None:
+    rules = RuleSet.of((heaters(terminal=list(TERMINAL), horizon=8),), 1)
+
+    proof = prove(rules)
+
+    assert proof.escape == ""
+    assert rules.armable(HEATERS, (proof.digest,), silence_s=79.0) == ""
+    assert "terminal set of the modules in force is not proved" in rules.armable(HEATERS, ())
+    assert rules.armable(HEATERS, (proof.digest,), silence_s=81.0) == (
+        "the horizon covers 80 s and the last values may act for 81 s (S11): raise `horizon` to 9"
+    )
+
+
+# Planted faults, each told with its course of events.
+@pytest.mark.parametrize(
+    ("terminal", "backup", "names"),
+    [
+        (("t1 <= 60", "t2 <= 60"), "ramp(0, 2)", "`hot1` 2.5 s later"),
+        (("t1 <= 60", "t2 <= 60", "q1 <= 50", "q2 <= 0"), "hold", "`hot1` "),
+        (("t1 <= 61", "t2 <= 60", "q1 <= 0", "q2 <= 0"), "ramp(0, 2)", "`hot1` already in the set"),
+        (("20 <= t1 <= 60", "t2 <= 60", "q1 <= 0", "q2 <= 0"), "ramp(0, 2)", "`terminal[1]` a step later"),
+        (("t1 <= 60", "t2 <= 60", "q1 <= 0", "q2 <= 0"), "ramp(50, 2)", "`terminal[3]` a step later"),
+    ],
+)
+def test_s1_a_terminal_set_that_is_left_shows_how(terminal: tuple[str, ...], backup: str, names: str) -> None:
+    module = heaters(terminal=list(terminal), horizon=8, backup=[{"q1": backup}, {"q2": "ramp(0, 2)"}])
+
+    proof = prove(RuleSet.of((module,), 1))
+
+    assert names in proof.escape
+    assert proof.course[0].startswith("already in the set: t1 ")
+    assert "q1 " in proof.course[-1]
+
+
+def test_s1_a_proof_tells_how_far_it_is() -> None:
+    told: list[tuple[int, int]] = []
+
+    prove(RuleSet.of((heaters(terminal=list(TERMINAL), horizon=8),), 1), progress=lambda *at: told.append(at))
+
+    assert [done for done, _ in told] == list(range(1, len(told) + 1))
+    assert told[-1][0] == told[-1][1]
