@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|min|h)")
+_PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")  # Ed25519
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "min": Decimal(60), "h": Decimal(3600)}
 _WORD_ORDERS = ("ABCD", "CDAB", "BADC", "DCBA")
 
@@ -263,18 +264,32 @@ class ModulesSection(Section):
     """Constraint modules. Those named in `shadow` begin there: judged beside the others, without effect.
 
     `proof_grace` is how long a point stays armed under a tightened rule set whose safe set is not proved yet.
+    A module signed by one of `trusted_keys` needs no second person for a weakening; under `signed_only` no
+    other module is taken.
     """
 
     shadow: tuple[Name, ...] = ()
     proof_grace: Duration = 10.0
+    trusted_keys: tuple[str, ...] = ()  # public keys in hex
     signed_only: StrictBool = False
+
+    @field_validator("trusted_keys")
+    @classmethod
+    def _keys_are_keys(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
+        for key in keys:
+            if not _PUBLIC_KEY.fullmatch(key):
+                raise ValueError(
+                    f"`{key}` is not a public key of 64 small hex digits; `o3ctl key generate` prints one"
+                )
+        return keys
 
     @field_validator("signed_only")
     @classmethod
-    def _signatures_need_a_key(cls, wanted: bool) -> bool:  # noqa: FBT001  # pydantic calls it so
-        if wanted:
+    def _signatures_need_a_key(cls, wanted: bool, info: ValidationInfo) -> bool:  # noqa: FBT001  # as pydantic calls
+        if wanted and info.data.get("trusted_keys") == ():
             raise ValueError(
-                "no key can be configured yet, so every module would be refused; leave `signed_only` out"
+                "`signed_only` without `trusted_keys` would refuse every module; name the key that "
+                "`o3ctl key generate` printed"
             )
         return wanted
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
@@ -19,13 +18,14 @@ from gateway.pipeline.rules import RulesHolder, RulesInForce
 from gateway.solver.activation import Activation
 from gateway.solver.acts import Acts
 from gateway.solver.analysis.apart import unkept
-from gateway.solver.compile import compile_module
+from gateway.solver.bytecode.accept import accepted, whole
 from gateway.solver.module import Module
 from gateway.solver.module_reports import ReportWriter
 from gateway.solver.module_status import ModuleStatus
 from gateway.solver.pool import CheckerPool
 from gateway.solver.registry import Invariance, Registry
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.signing import Trust
 from gateway.solver.watcher import FolderWatcher
 from gateway.solver.weakening import weakens
 
@@ -143,11 +143,12 @@ def make_registry(
     folder = config.gateway.constraints_dir
     state = config.gateway.state_dir
     proofs = running.proofs
+    trust = Trust(frozenset(config.modules.trusted_keys), config.modules.signed_only)
     registry = Registry(
         folder=folder,
         activation=Activation(state / "modules"),
         reports=ReportWriter(folder, state / "refusals"),
-        compile=partial(load_source, store),
+        compile=partial(load_source, store, trust),
         assemble=RuleSet.of,
         activate=running.activate,
         clock=clock,
@@ -166,18 +167,9 @@ def make_registry(
     return registry, FolderWatcher(folder, whole, clock, on_folder)
 
 
-def load_source(store: TagStore, data: bytes, source: str) -> Module:
+def load_source(store: TagStore, trust: Trust, data: bytes, source: str) -> Module:
     """The module in a file's bytes, whatever its format; raises `ModuleRefusedError`."""
-    return compile_module(data, source, store.definitions)
-
-
-def whole(data: bytes) -> bool:
-    """Whether a file may be whole already: a partial copy of JSON never parses."""
-    try:
-        json.loads(data)
-    except (ValueError, RecursionError):  # what is nested too deeply is refused where it is compiled
-        return False
-    return True
+    return accepted(data, source, store.definitions, trust)
 
 
 def module_state(status: ModuleStatus) -> ModuleState:

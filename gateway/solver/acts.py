@@ -42,7 +42,8 @@ class Acts(Generic[R]):
         """
         if Path(name).name != name or not is_module_name(name):
             problem = (
-                f"`{name}` is not a name for a module file; it ends in .json and does not begin with a point"
+                f"`{name}` is not a name for a module file; it ends in .json or .o3c and does not begin "
+                "with a point"
             )
             raise ActRefusedError(problem)
         registry = self.registry
@@ -61,6 +62,7 @@ class Acts(Generic[R]):
             else:
                 sets = await registry.staging.offered(registry.sets, held, frozenset({user}))
             await registry.take(sets, name)
+            await registry.approve_signed()
             registry.changed()
             self._raise_refusal(name)
 
@@ -174,6 +176,7 @@ class Acts(Generic[R]):
                 fresh = await self._moved(fresh, before.file, user)
             sets = await registry.staging.offered(registry.sets, fresh, frozenset({user}))
             await registry.take(sets, fresh.file)
+            await registry.approve_signed()
             registry.changed()
             self._raise_refusal(fresh.file)
 

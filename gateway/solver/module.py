@@ -36,6 +36,7 @@ class Variable:
     accept_quality: frozenset[str] = frozenset()
     labels: Mapping[str, int] | None = None  # of an enum: register values
     error_reason: str = ""  # why a real may claim an error of 0
+    hidden: bool = False  # a state that is never measured; its tag is `MODULE.name`
     definition: TagDefinition
 
     @property
@@ -155,3 +156,4 @@ class Module:
     tolerated: frozenset[TagId] = (
         frozenset()
     )  # tags it asks `good` or `age` of: they may be bad, missing, old
+    signed_by: str = ""  # the trusted key that signed the file, in hex

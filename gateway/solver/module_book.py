@@ -49,6 +49,8 @@ class ModuleBook:
         self.unloaded.pop(name, None)
         where = "judged beside the modules in force, without effect" if shadow else "in force"
         text = f"module `{name}` revision {held.module.revision} is {where}"
+        if held.module.signed_by:
+            text += f", signed with key {held.module.signed_by[:16]}..."
         if held.priority_by:
             text += f", with priority {held.module.priority} given by {held.priority_by}"
         report = ModuleReport(kind="accepted", file=held.file, at_ns=held.since_ns, summary=text)

@@ -52,7 +52,7 @@ class ReportWriter:
     def write(self, report: ModuleReport) -> None:
         """Leave exactly this report of the file; where a folder cannot be written, say so in the log."""
         self._clear(report.file, keep=report.kind)
-        stem = Path(report.file).stem
+        stem = _stem(report.file)
         with _logged(report.file):
             (self._beside / f"{stem}.{report.kind}.txt").write_text(report.text())
         if report.kind != "accepted":
@@ -65,7 +65,7 @@ class ReportWriter:
         self._clear(file, keep=None)
 
     def _clear(self, file: str, keep: Kind | None) -> None:
-        stem = Path(file).stem
+        stem = _stem(file)
         for kind in _KINDS:
             if kind != keep:
                 with _logged(file):
@@ -73,6 +73,11 @@ class ReportWriter:
         if keep in {None, "accepted"}:
             with _logged(file):
                 (self._state / f"{stem}.json").unlink(missing_ok=True)
+
+
+def _stem(file: str) -> str:
+    """`tank` of `tank.json`; a compiled module keeps its suffix, for its source may lie beside it."""
+    return file.removesuffix(".json")
 
 
 class _logged(contextlib.AbstractContextManager[None]):  # noqa: N801  used like the functions of contextlib

@@ -90,6 +90,7 @@ class Waiting:
     proving: bool = False
     takes_back: str = ""  # digest of the revision a rollback replaces
     file: str = ""
+    signed_by: str = ""  # a trusted key whose signature stands for the second person (S24)
 
 
 @dataclass(frozen=True, slots=True)

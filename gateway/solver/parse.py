@@ -25,10 +25,12 @@ from gateway.solver.syntax import (
     Ref,
     Sum,
     Truth,
+    children,
 )
 
 MAX_DEPTH = 40  # nested parentheses and signs: deeper than anyone writes, shallower than the stack
 MAX_LENGTH = 4_000  # characters of one expression
+MAX_IN_A_ROW = 150  # operations one inside the other, as `a + b + c` nests them; all later passes recurse
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<word>[A-Za-z_][A-Za-z_0-9]*)|(?P<op><=|>=|==|!=|[-+*/()<>,])|(?P<bad>\S))"
@@ -82,7 +84,22 @@ def parse(text: str) -> Expr:
     parser = _Parser(tokens(text))
     tree = parser.whole()
     parser.finish()
+    _bounded(tree)
     return tree
+
+
+def _bounded(tree: Expr) -> None:
+    """Raises `ExpressionError` for a tree that is too deep for the passes after this one."""
+    level = [tree]
+    for _ in range(MAX_IN_A_ROW):
+        level = [part for node in level for part in children(node)]
+        if not level:
+            return
+    raise ExpressionError(
+        tree.at,
+        f"the expression has more than {MAX_IN_A_ROW} operations in a row; write `sum(...)`, `min(...)` or "
+        "several rules",
+    )
 
 
 class _Parser:

@@ -106,6 +106,7 @@ class Registry(Generic[R]):
             except ModuleRefusedError as exc:
                 log.warning("start_set_refused", reasons=told(exc))
                 await self._start_one_by_one(before, changes)
+            await self.approve_signed()
             for held in self.sets.active.values():
                 if held.file not in self.book.refused and held.module.id not in self.book.waiting:
                     await self.book.accept(held)
@@ -115,7 +116,25 @@ class Registry(Generic[R]):
         """Take certain changes of the folder; never raises for what a file holds."""
         async with self.lock:
             await self._take_many(changes)
+            await self.approve_signed()
             self._changed()
+
+    async def approve_signed(self) -> None:
+        """Carry out what waits and bears a trusted signature: it counts as the second person (S24).
+
+        What the log cannot keep goes on waiting. Call with the lock held.
+        """
+        for name, waiting in list(self.book.waiting.items()):
+            if not waiting.signed_by or waiting.proving:
+                continue
+            facts = {"module": name, "change": waiting.because, "made_by": ", ".join(sorted(waiting.by))}
+            try:
+                await self.record("module_approved", f"key:{waiting.signed_by}", facts)
+            except StorageError as exc:
+                log.error("signed_change_waits", module=name, reason=str(exc))  # noqa: TRY400  handled
+                continue
+            log.info("weakening_signed", module=name, key=waiting.signed_by, change=waiting.because)
+            await self.carry_out(name, waiting)
 
     async def run(self) -> None:
         """Prove what approved changes lead to and put them in force then; never ends by itself (S1)."""

@@ -84,7 +84,8 @@ class Staging:
                 self.book.waiting.pop(name, None)
                 return sets.with_active(new)
             case Waits():
-                waiting = Waiting(new, f"{verdict.because}, which may weaken the rules", by, file=new.file)
+                because = f"{verdict.because}, which may weaken the rules"
+                waiting = Waiting(new, because, by, file=new.file, signed_by=new.module.signed_by)
                 await self.book.wait(name, waiting, f"an engineer approves it: o3ctl runtime approve {name}")
             case Refuse():
                 await self.book.refuse(new.file, verdict.because, (), verdict.todo)
@@ -180,7 +181,11 @@ class Staging:
         return name in self.trial and name not in sets.active
 
     async def _same(self, sets: Sets, new: Held) -> Sets:
+        """The same source: under another name, or in another file format or with another signature."""
         old = sets.active[new.module.id]
+        if old.content != new.content:
+            await asyncio.to_thread(self.book.reports.clear, old.file)
+            return sets.with_active(new)
         if old.file != new.file:
             await asyncio.to_thread(self.book.reports.clear, old.file)
             old = replace(old, file=new.file)

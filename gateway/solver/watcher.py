@@ -19,6 +19,7 @@ from gateway.core.clock import Clock
 log = structlog.get_logger().bind(component="watcher")
 
 SUFFIX = ".json"
+SUFFIXES = (SUFFIX, ".o3c")  # source, compiled
 SETTLE_S = 0.05  # the same content on two looks this far apart is a whole copy, if it parses
 GIVE_UP_S = 0.3  # what still does not parse, or is still missing, after this long is meant that way
 RESCAN_S = 0.25  # sees what the kernel does not tell: network mounts, targets of links
@@ -235,7 +236,7 @@ def is_module_name(name: str) -> bool:
 
 
 def _may_hold_a_module(name: str) -> bool:
-    return name.endswith(SUFFIX) and not name.startswith((".", "~", "#"))
+    return name.endswith(SUFFIXES) and not name.startswith((".", "~", "#"))
 
 
 def _shown(name: str) -> str:

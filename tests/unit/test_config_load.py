@@ -235,10 +235,14 @@ def test_repairs_have_a_limit_unless_it_is_switched_off(folder: Path, edit: Edit
     assert limit() is None
 
 
-# A key that promises signatures must not be taken as done while none can be checked.
-def test_signed_only_is_refused_in_words_while_no_key_can_be_configured(folder: Path) -> None:
+# S24
+def test_signed_only_needs_a_key_and_keys_are_keys(folder: Path) -> None:
     config = folder / "gateway.toml"
-    config.write_text(config.read_text() + "\n[modules]\nsigned_only = true\n")
-    assert any("no key can be configured yet" in problem for problem in problems(folder))
-    config.write_text(config.read_text().replace("signed_only = true", 'proof_grace = "3 s"'))
-    assert load(config).modules.proof_grace == 3.0
+    before = config.read_text()
+    config.write_text(before + "\n[modules]\nsigned_only = true\n")
+    assert any("`signed_only` without `trusted_keys`" in problem for problem in problems(folder))
+    config.write_text(before + '\n[modules]\nsigned_only = true\ntrusted_keys = ["AB12"]\n')
+    assert any("`AB12` is not a public key of 64 small hex digits" in problem for problem in problems(folder))
+    key = "0123456789abcdef" * 4
+    config.write_text(before + f'\n[modules]\nsigned_only = true\ntrusted_keys = ["{key}"]\n')
+    assert load(config).modules.trusted_keys == (key,)

@@ -2,13 +2,13 @@
 
 What the loader answers for is that the file is well formed and that running it is harmless: every length,
 count, index, opcode, stack type, stack depth and number is inside its bound, and the work of every block is
-bounded before it runs. It does not compile the source again: a tool reads and runs a file without the compiler
-and without the tags, and the loader's own safety never rests on a parser.
+bounded before it runs. It does not compile the source again: a tool reads and runs a file without the
+compiler and without the tags, and the loader's own safety never rests on a parser.
 
 That the code means what the embedded source says is another question, and no check of bytes can answer it.
 Where a module is put in force there is a compiler anyway, and `accept` asks it: the source must compile to
-exactly these bytes. So the text that people read, that the independent checker judges by and that certificates
-carry cannot differ from what was signed.
+exactly these bytes. So the text that people read, that the independent checker judges by and that
+certificates carry cannot differ from what was signed.
 """
 
 from __future__ import annotations

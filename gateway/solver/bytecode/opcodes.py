@@ -2,8 +2,8 @@
 
 A block is a straight line of instructions for a stack of numbers and truths: there are no jumps, no calls
 and no instruction that copies, so a block runs through once, each value is used once, and the work is known
-before it begins. Both branches of a choice are worked out; a number without a value (something divided by 0) may
-stand in the one not taken, and makes a comparison false in the one that is.
+before it begins. Both branches of a choice are worked out; a number without a value (something divided by 0)
+may stand in the one not taken, and makes a comparison false in the one that is.
 """
 
 from __future__ import annotations
