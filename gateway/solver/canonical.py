@@ -31,6 +31,8 @@ def premises(v: Variable) -> list[object]:
         str(v.physical),
         str(v.definition.scale),
     ]
+    if v.hidden:
+        found.append("state")
     if v.labels is not None:
         found.append(sorted(v.labels.values()))
     if v.sort == "real" and v.uncertainty != v.error + abs(v.definition.scale) / 2:

@@ -82,9 +82,9 @@ class _Reader:
 
     def measured(self, key: str, name: str) -> bool:
         """Whether a name is that of a measured variable; reported where it is not."""
-        if name in self._variables and not self._variables[name].action:
+        known = [v.name for v in self._variables.values() if not v.action and not v.hidden]
+        if name in known:
             return True
-        known = [v.name for v in self._variables.values() if not v.action]
         self._report.key(
             self._node, (*self._loc, key, name), f"`{name}` is not a measured variable{nearest(name, known)}"
         )
@@ -145,7 +145,7 @@ def case_point(module: Module, case: Case) -> dict[str, Fraction]:
             point[f"held({v.name})"] = held
             point[f"kept_on({v.name})"] = Fraction(old >= 1 and held < v.min_on)
             point[f"may_rise({v.name})"] = Fraction(old >= 1 or held >= v.min_off)
-        else:
+        elif not v.hidden:
             point[f"good({v.name})"] = Fraction(v.name not in case.bad)
             point[f"age({v.name})"] = case.age_s.get(v.name, Fraction(0))
     for rule in module.rules:

@@ -157,7 +157,7 @@ def _document(rules: RuleSet, budget: Budget, version: str) -> dict[str, Any]:
             for m in rules.modules
         ],
         "step_s": decimal_text(rules.modules[0].step) if rules.modules else None,
-        "tags": {str(tag): _tag(v.definition) for tag, v in rules.variables.items()},
+        "tags": {str(tag): _tag(d) for tag, d in rules.definitions.items()},
         "assumptions": {str(tag): _assumptions(v) for tag, v in rules.variables.items()},
         "disturbances": {name: _pair(ends) for name, ends in rules.disturbances.items()},
         "budget": {"rlimit": budget.rlimit, "timeout_ms": budget.timeout_ms},
@@ -197,7 +197,7 @@ def _definition(tag: TagId, said: Plain) -> TagDefinition:
 def _assumptions(v: Variable) -> dict[str, Any]:
     """What is assumed of a tag: the weakest of all modules in force (S3)."""
     return {
-        "role": "action" if v.action else "measured",
+        "role": "action" if v.action else "state" if v.hidden else "measured",
         "error": decimal_text(v.error),
         "max_age_s": None if v.max_age is None else decimal_text(v.max_age),
         "max_rate": None if v.max_rate is None else decimal_text(v.max_rate),

@@ -59,7 +59,8 @@ def _shape(node: Node, report: Report) -> ModuleShape:
 def _declared(v: Variable) -> Declared:
     """What expressions may know of a variable. An error-free reading is exact."""
     labels = None if v.labels is None else {name: Fraction(n) for name, n in v.labels.items()}
-    return Declared(v.sort, v.unit, v.action, exact=v.action or not v.error, labels=labels)
+    exact = v.action or not (v.error or v.hidden)
+    return Declared(v.sort, v.unit, v.action, exact=exact, labels=labels, hidden=v.hidden)
 
 
 def _ranges(variables: Iterable[Variable], step: Fraction) -> dict[str, Interval]:
@@ -80,7 +81,8 @@ class _Compiler:
         self._shape, self._node, self._report = shape, node, report
         self.variables: dict[str, Variable] = {}
         for name, declared in shape.variables.items():
-            found = compile_variable(name, declared, node.get(("variables", name)), tags, report)
+            place = node.get(("variables", name))
+            found = compile_variable(name, declared, place, tags, report, shape.id)
             if found is not None:
                 self.variables[name] = found
         self._disturbances = self._read_disturbances()
@@ -194,6 +196,12 @@ class _Compiler:
             tree = self._steps.number(loc, "dynamics")
             if tree is not None:
                 trees[name] = tree
+        for v in self.variables.values():
+            if v.hidden and v.name not in self._shape.dynamics:
+                self._report.add(
+                    self._node.get(("variables", v.name)),
+                    f"`{v.name}` is never measured and needs `dynamics`: nothing else tells where it is",
+                )
         return trees
 
     def _constraints(self, moving: AbstractSet[str]) -> list[Constraint]:

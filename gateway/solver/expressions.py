@@ -163,6 +163,10 @@ class Expressions:
             if isinstance(part, For):
                 raise ExpressionError(part.at, f"`for` has no meaning in {_PLACES[place]}")
             measured = part.name in self._names and not self._names[part.name].action
+            if place == "backup" and part.name in self._names and self._names[part.name].hidden:
+                raise ExpressionError(
+                    part.at, f"`{part.name}` is never measured, and a backup can only ask for what is seen"
+                )
             backward = measured or place == "dynamics" or (place == "backup" and part.form == "rate")
             if part.form != "now" and backward:
                 raise ExpressionError(part.at, f"`{part.key}` has no meaning in {_PLACES[place]}")

@@ -10,13 +10,12 @@ from fractions import Fraction
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue, exact
-from gateway.solver.affine import Affine
 from gateway.solver.condense import Plan
 from gateway.solver.course import backup_course
 from gateway.solver.interval import SCALE, outward
 from gateway.solver.module import Interval, Variable
+from gateway.solver.motion import forward, grown, hull, predicted
 from gateway.solver.past import Past, carried_on, micros_down, micros_up, recall
-from gateway.solver.past import usable as carried_before
 from gateway.solver.ruleset import RuleSet
 
 _EVER = Fraction(10**9)  # seconds: the age of what never came
@@ -40,7 +39,7 @@ class Facts:
     held: Mapping[str, Fraction]
     carried_used: bool
     carry: StateSet  # into the next check
-    read: Mapping[str, Interval]  # where each measured variable may have been since its own reading
+    read: Mapping[str, Interval]  # where each reported variable may have been since its own reading
     age: Fraction  # of the oldest reading, seconds
 
     past: Past = field(default_factory=Past)
@@ -61,16 +60,16 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
     old = {str(v.tag): _in_force(v, request) for v in rules.actions}
     ages, bad = _ages(rules, request)
     skew = _skew(rules, request.inputs, bad)
-    measured = {
-        str(v.tag): v.range if v.tag in bad else _reading(v, request.inputs[v.tag], ages[v.tag], skew, rules)
-        for v in rules.measured
-    }
-    since = {tag: _hull(values) for tag, values in old.items()}
+    measured = {str(v.tag): _known(rules, request, v, ages, skew, bad) for v in rules.measured}
+    since = {tag: hull(*values) for tag, values in old.items()}
     fresh = {
-        tag: forward(rules, measured, since, ages[tag])[tag] if tag in rules.forms else interval
+        tag: forward(rules, measured, since, ages[tag])[tag]
+        if tag in rules.forms and tag in ages
+        else interval
         for tag, interval in measured.items()
     }
-    met, used = _with_carried(rules, request, fresh)
+    before = predicted(rules, request)
+    met = fresh if before is None else _met(rules, before, fresh)
     now = {tag: _short(interval) for tag, interval in met.items()}
     quality = _quality(rules, request, bad)
     past = recall(rules, request, now, {**{f"prev({t})": span for t, span in since.items()}, **quality})
@@ -82,11 +81,11 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
             for v in rules.actions
         },
         held={str(v.tag): micros_down(request.held_s.get(v.tag, 0.0)) for v in rules.actions},
-        carried_used=used,
+        carried_used=before is not None,
         carry=carried_on(rules, request, now, past.rows),
         past=past,
         quality=quality,
-        read={tag: _hull((*interval, *fresh[tag])) for tag, interval in measured.items()},
+        read={str(v.tag): hull(*measured[v.tag], *fresh[v.tag]) for v in rules.reported},
         age=max(ages.values(), default=Fraction(0)),
     )
 
@@ -136,28 +135,6 @@ def reading_error(variable: Variable) -> Fraction:
     return variable.uncertainty
 
 
-def forward(
-    rules: RuleSet, start: Mapping[str, Interval], acting: Mapping[str, Interval], seconds: Fraction
-) -> dict[str, Interval]:
-    """Where every measured variable may be later, any of `acting` being in force at any time."""
-    state = dict(start)
-    step = rules.modules[0].step
-    left = seconds
-    while left > 0:
-        part = min(left, step)
-        left -= part
-        during: dict[str, Interval] = {**rules.disturbances, **acting, **state}
-        after: dict[str, Interval] = {}
-        for variable in rules.measured:
-            tag = str(variable.tag)
-            if tag not in rules.forms:
-                after[tag] = during[tag] = _grown(variable, state[tag], part)
-        for tag, form in rules.forms.items():
-            after[tag] = _range(_partly(form, tag, part / step), during)
-        state = after
-    return state
-
-
 def _symbol(  # noqa: C901, PLR0911, PLR0912  one return for each kind of symbol
     rules: RuleSet, plan: Plan, facts: Facts, new: Mapping[TagId, Fraction], name: str
 ) -> Interval:
@@ -169,7 +146,7 @@ def _symbol(  # noqa: C901, PLR0911, PLR0912  one return for each kind of symbol
         case "new":
             return new[tag], new[tag]
         case "old":
-            return _hull(facts.old[tag])
+            return hull(*facts.old[tag])
         case "rate":
             return rates(rules, facts, tag, new[tag])
         case "was":
@@ -186,15 +163,15 @@ def _symbol(  # noqa: C901, PLR0911, PLR0912  one return for each kind of symbol
     index = int(kind[1:])
     match kind[0]:
         case "e":
-            return _hull((*facts.old[tag], new[tag]))
+            return hull(*facts.old[tag], new[tag])
         case "d":
             return rules.disturbances[rest]
         case "m":
             # its mean over the segment: a value at the rate's limit is halfway at half time
             segment = plan.segments[index]
-            return _grown(rules.variables[tag], facts.now[tag], (segment.start + segment.end) / 2)
+            return grown(rules.variables[tag], facts.now[tag], (segment.start + segment.end) / 2)
         case _:
-            return _grown(rules.variables[tag], facts.now[tag], plan.instant(index))
+            return grown(rules.variables[tag], facts.now[tag], plan.instant(index))
 
 
 def _kept(variable: Variable, facts: Facts, kind: str) -> Interval:
@@ -220,7 +197,7 @@ def _ages(rules: RuleSet, request: CheckRequest) -> tuple[dict[str, Fraction], f
     """Age of every reading, and the tags that have none to use though the rules go on without."""
     ages: dict[str, Fraction] = {}
     bad: set[str] = set()
-    for variable in rules.measured:
+    for variable in rules.reported:
         why = _unusable(variable, request)
         if why and variable.tag not in rules.tolerated:
             raise UnusableError(why)
@@ -263,9 +240,25 @@ def _quality(rules: RuleSet, request: CheckRequest, bad: frozenset[str]) -> dict
 
 
 def _skew(rules: RuleSet, inputs: Mapping[TagId, TagValue], bad: frozenset[str]) -> Fraction:
-    stamps = [inputs[v.tag].confirmed_at for v in rules.measured if v.tag in inputs and v.tag not in bad]
+    stamps = [inputs[v.tag].confirmed_at for v in rules.reported if v.tag in inputs and v.tag not in bad]
     finite = [s for s in stamps if math.isfinite(s)]
     return micros_up(max(finite) - min(finite)) if finite else Fraction(0)
+
+
+def _known(
+    rules: RuleSet,
+    request: CheckRequest,
+    variable: Variable,
+    ages: Mapping[str, Fraction],
+    skew: Fraction,
+    bad: frozenset[str],
+) -> Interval:
+    """Where a variable was at its own reading; a state without one may be wherever it physically can."""
+    if variable.hidden and variable.physical is not None:
+        return variable.physical
+    if variable.tag in bad:
+        return variable.range
+    return _reading(variable, request.inputs[variable.tag], ages[variable.tag], skew, rules)
 
 
 def _reading(variable: Variable, sample: TagValue, age: Fraction, skew: Fraction, rules: RuleSet) -> Interval:
@@ -282,7 +275,7 @@ def _reading(variable: Variable, sample: TagValue, age: Fraction, skew: Fraction
         msg = f"`{variable.tag}` reads {value}, which is none of its values ({known})"
         raise UnusableError(msg)
     if variable.tag not in rules.forms and variable.max_rate is not None:
-        low, high = _grown(variable, (low, high), age + skew)
+        low, high = grown(variable, (low, high), age + skew)
     elif variable.physical is not None:
         low, high = max(low, variable.physical[0]), min(high, variable.physical[1])
     if low > high:
@@ -303,55 +296,26 @@ def _number(variable: Variable, sample: TagValue) -> Fraction:
     return number
 
 
-def _grown(variable: Variable, interval: Interval, seconds: Fraction) -> Interval:
-    """Where a variable without dynamics may be that many seconds later."""
-    if variable.max_rate is None:
-        low, high = variable.range if seconds else interval
-        low, high = min(low, interval[0]), max(high, interval[1])
-    else:
-        reach = variable.max_rate * seconds
-        low, high = interval[0] - reach, interval[1] + reach
-        if variable.sort != "real":  # it may count up at any moment
-            low, high = Fraction(math.floor(low)), Fraction(math.ceil(high))
-    if variable.physical is not None:
-        low, high = max(low, variable.physical[0]), min(high, variable.physical[1])
-    return low, high
-
-
-def _with_carried(
-    rules: RuleSet, request: CheckRequest, now: dict[str, Interval]
-) -> tuple[dict[str, Interval], bool]:
-    carried = carried_before(rules, request)
-    if carried is None:
-        return now, False
-    gap = request.taken_at - carried.at
-    start = {t: (i.low, i.high) for t, i in carried.intervals.items() if t in now}
-    if start.keys() != now.keys():
-        return now, False
-    since = {
-        str(v.tag): _hull(
-            tuple(e.value for e in request.history[v.tag] if micros_down(e.ceased_s_ago) <= micros_up(gap))
-        )
-        for v in rules.actions
-    }
-    predicted = forward(rules, start, since, micros_up(gap))
+def _met(rules: RuleSet, before: Mapping[str, Interval], now: Mapping[str, Interval]) -> dict[str, Interval]:
+    """Prediction and reading intersected; raises `UnusableError` where they have nothing in common (S2)."""
     met: dict[str, Interval] = {}
     for tag, (low, high) in now.items():
-        before = predicted[tag]
-        met[tag] = max(low, before[0]), min(high, before[1])
+        first, last = before[tag]
+        met[tag] = max(low, first), min(high, last)
         if met[tag][0] > met[tag][1]:
+            how = "can only be" if rules.variables[TagId(tag)].hidden else "reads"
             msg = (
-                f"broken assumption: `{tag}` was predicted between {float(before[0]):g} and "
-                f"{float(before[1]):g} and reads between {float(low):g} and {float(high):g}"
+                f"broken assumption: `{tag}` was predicted between {float(first):g} and "
+                f"{float(last):g} and {how} between {float(low):g} and {float(high):g}"
             )
             raise UnusableError(msg)
-    return met, True
+    return met
 
 
 def _course(rules: RuleSet, plan: Plan, facts: Facts, new: Mapping[TagId, Fraction]) -> dict[str, Interval]:
     """The backup's actions after the proposal's time, one segment after the other."""
     found: dict[str, Interval] = {}
-    proposed = {str(v.tag): _hull((*facts.old[v.tag], new[v.tag])) for v in rules.actions}
+    proposed = {str(v.tag): hull(*facts.old[v.tag], new[v.tag]) for v in rules.actions}
     states: list[dict[str, Interval]] = [dict(facts.now)]
     for segment in plan.segments:
         acting = proposed
@@ -363,25 +327,7 @@ def _course(rules: RuleSet, plan: Plan, facts: Facts, new: Mapping[TagId, Fracti
     return found
 
 
-def _partly(form: Affine, name: str, part: Fraction) -> Affine:
-    stay = Affine(Fraction(0), {name: 1 - part}) if part != 1 else Affine()
-    return form.times(part).plus(stay)
-
-
-def _range(form: Affine, values: Mapping[str, Interval]) -> Interval:
-    low = high = form.constant
-    for name, factor in form.terms.items():
-        first, last = values[name]
-        low += factor * (first if factor > 0 else last)
-        high += factor * (last if factor > 0 else first)
-    return low, high
-
-
 def _short(interval: Interval) -> Interval:
     """The interval with ends rounded outward to 1e-6: carried on for ever, fractions would grow."""
     low, high = interval
     return Fraction(math.floor(low * _GRID), _GRID), Fraction(math.ceil(high * _GRID), _GRID)
-
-
-def _hull(values: tuple[Fraction, ...]) -> Interval:
-    return min(values), max(values)

@@ -9,7 +9,8 @@ from fractions import Fraction
 from gateway.core.ports import ProvedBand
 from gateway.core.tag import TagId
 from gateway.solver.module import Interval, Variable
-from gateway.solver.predict import Facts, forward, reading_error
+from gateway.solver.motion import forward
+from gateway.solver.predict import Facts, reading_error
 from gateway.solver.ruleset import RuleSet
 
 _USABLE = (Fraction(1), Fraction(1))
@@ -28,7 +29,7 @@ def proved_bands(rules: RuleSet, facts: Facts, delay: Fraction) -> dict[TagId, P
         part = min(step, delay - at)
         states.append((at + part, forward(rules, state, acting, part)))
     bands: dict[TagId, ProvedBand] = {}
-    for variable in rules.measured:
+    for variable in rules.reported:
         tag = variable.tag
         if facts.quality.get(f"good({tag})", _USABLE)[0] == 0:
             continue  # its reading was no premise

@@ -89,8 +89,13 @@ class RuleSet:
 
     @cached_property
     def measured(self) -> tuple[Variable, ...]:
-        """Variables the plant reports."""
+        """Variables of the plant: what it reports, and states that nobody measures."""
         return tuple(v for v in self.variables.values() if not v.action)
+
+    @cached_property
+    def reported(self) -> tuple[Variable, ...]:
+        """Variables the plant reports."""
+        return tuple(v for v in self.measured if not v.hidden)
 
     @cached_property
     def actions(self) -> tuple[Variable, ...]:
@@ -100,7 +105,7 @@ class RuleSet:
     @cached_property
     def definitions(self) -> Mapping[TagId, TagDefinition]:
         """The tags the set reads or writes."""
-        return {tag: v.definition for tag, v in self.variables.items()}
+        return {tag: v.definition for tag, v in self.variables.items() if not v.hidden}
 
     @cached_property
     def horizon(self) -> int:
@@ -217,7 +222,7 @@ class RuleSet:
         if not self.forms:
             return "no module in force has dynamics: its rules claim the snapshot only"
         if not self.backup or not self.invariant:
-            return "no module in force declares a `backup` and a `safe_set`"
+            return "no module in force declares a `backup` and a `safe_set` or a `terminal` set"
         covers_s = float(self.horizon * self.modules[0].step)
         if self.terminal and covers_s < silence_s:
             return (

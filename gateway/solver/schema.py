@@ -113,14 +113,14 @@ class Shape(pydantic.BaseModel):
 
 
 class VariableShape(Shape):
-    """One variable: a measured tag, or an action the gateway may write."""
+    """One variable: a measured tag, an action the gateway may write, or a state that nobody measures."""
 
-    tag: str
+    tag: str | None = None
     type: Literal["real", "bool", "int", "enum"]
     values: list[str] | Mapping[str, pydantic.StrictInt] | None = None
     unit: str = ""
     range: Interval | None = None
-    role: Literal["measured", "action"] = "measured"
+    role: Literal["measured", "action", "state"] = "measured"
     error: Distance | None = None
     error_reason: str | None = None
     max_age: Seconds | None = None

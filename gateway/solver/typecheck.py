@@ -47,6 +47,7 @@ class Declared:
     exact: bool  # register values and error-free readings: equality has a meaning
     labels: Labels | None = None  # of an enum
     disturbance: bool = False
+    hidden: bool = False  # a state that nobody measures
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,10 @@ class _Checker:
         if node.form in {"good", "age"} and declared.action:
             raise ExpressionError(
                 node.at, f"`{node.form}({node.name})` takes a measured variable, not an action"
+            )
+        if node.form in {"good", "age"} and declared.hidden:
+            raise ExpressionError(
+                node.at, f"`{node.form}({node.name})` asks for a reading, and `{node.name}` is never measured"
             )
         match node.form:
             case "good":

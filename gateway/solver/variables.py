@@ -24,20 +24,34 @@ _KINDS = {
 _BOOLEAN_RANGE = (Fraction(0), Fraction(1))
 _MOST_VALUES = 64
 RESERVED = KEYWORDS | FORMS | FUNCTIONS
+_NOT_OF_STATES = (
+    "tag",
+    "values",
+    "error",
+    "error_reason",
+    "max_age",
+    "max_rate",
+    "min_on",
+    "min_off",
+    "accept_quality",
+)
 
 
 def compile_variable(
-    name: str, shape: VariableShape, node: Node, tags: Mapping[TagId, TagDefinition], report: Report
+    name: str,
+    shape: VariableShape,
+    node: Node,
+    tags: Mapping[TagId, TagDefinition],
+    report: Report,
+    module: str,
 ) -> Variable | None:
     """The variable, or None with its problems reported."""
     before = len(report.found)
-    definition = tags.get(TagId(shape.tag))
     if not name.isidentifier() or not name.isascii() or name in RESERVED:
         report.add(node, f"`{name}` cannot be the name of a variable")
-    if definition is None:
-        report.add(node.get(("tag",)), f"unknown tag `{shape.tag}`{nearest(shape.tag, tags)}")
-    else:
-        _against_tag(shape, node, definition, report)
+    if shape.role == "state":
+        return _state(name, shape, node, tags, report, module)
+    definition = _tagged(name, shape, node, tags, report)
     labels = _labels(name, shape, node, report)
     span = _range(name, shape, labels, node, definition, report)
     if shape.role == "measured":
@@ -64,6 +78,64 @@ def compile_variable(
         labels=labels,
         error_reason=shape.error_reason or "",
         definition=definition,
+    )
+
+
+def _tagged(
+    name: str, shape: VariableShape, node: Node, tags: Mapping[TagId, TagDefinition], report: Report
+) -> TagDefinition | None:
+    """The tag a variable is bound to."""
+    if shape.tag is None:
+        report.add(node, f'`{name}` needs a `tag`; only a variable of `"role": "state"` has none')
+        return None
+    definition = tags.get(TagId(shape.tag))
+    if definition is None:
+        report.add(node.get(("tag",)), f"unknown tag `{shape.tag}`{nearest(shape.tag, tags)}")
+    else:
+        _against_tag(shape, node, definition, report)
+    return definition
+
+
+def _state(
+    name: str,
+    shape: VariableShape,
+    node: Node,
+    tags: Mapping[TagId, TagDefinition],
+    report: Report,
+    module: str,
+) -> Variable | None:
+    """A variable that nobody measures: known by its dynamics and by where it may be at all."""
+    before = len(report.found)
+    tag = TagId(f"{module}.{name}")
+    for key in _NOT_OF_STATES:
+        if getattr(shape, key) not in (None, []):
+            report.key(node, (key,), f"`{name}` is a state that nobody measures, and has no `{key}`")
+    if shape.type != "real":
+        report.add(node.get(("type",)), f"`{name}` is a state that nobody measures; it must be `real`")
+    if tag in tags:
+        report.add(node, f"there is a tag `{tag}`; give the state `{name}` another name")
+    if shape.range is None:
+        report.add(node, f"`{name}` needs a `range`")
+    if shape.physical is None:
+        report.add(
+            node,
+            f"`{name}` is never measured and needs `physical`: where it may be when nothing is known of it, "
+            "at a start and after a gap",
+        )
+    elif shape.range and not shape.range[0] <= shape.physical[0] <= shape.physical[1] <= shape.range[1]:
+        report.add(node.get(("physical",)), f"`physical` of `{name}` is not wholly inside its `range`")
+    if len(report.found) > before or shape.range is None:
+        return None
+    return Variable(
+        name=name,
+        tag=tag,
+        sort="real",
+        unit=shape.unit,
+        action=False,
+        range=shape.range,
+        physical=shape.physical,
+        hidden=True,
+        definition=TagDefinition(id=tag, kind=TagKind.REAL, unit=shape.unit, raw_type=""),
     )
 
 

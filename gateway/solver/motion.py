@@ -1,0 +1,98 @@
+"""Where the plant may be some time later: from one state set on, and from that of the last check (S2)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+from gateway.core.ports import CheckRequest, InForce
+from gateway.solver.affine import Affine
+from gateway.solver.module import Interval, Variable
+from gateway.solver.past import micros_down, micros_up, usable
+from gateway.solver.ruleset import RuleSet
+
+_MOST_PIECES = 8  # of the time since the last check, by what was in force
+
+
+def forward(
+    rules: RuleSet, start: Mapping[str, Interval], acting: Mapping[str, Interval], seconds: Fraction
+) -> dict[str, Interval]:
+    """Where every measured variable may be later, any of `acting` being in force at any time."""
+    state = dict(start)
+    step = rules.modules[0].step
+    left = seconds
+    while left > 0:
+        part = min(left, step)
+        left -= part
+        during: dict[str, Interval] = {**rules.disturbances, **acting, **state}
+        after: dict[str, Interval] = {}
+        for variable in rules.measured:
+            tag = str(variable.tag)
+            if tag not in rules.forms:
+                after[tag] = during[tag] = grown(variable, state[tag], part)
+        for tag, form in rules.forms.items():
+            after[tag] = _range(_partly(form, tag, part / step), during)
+        state = after
+    return state
+
+
+def grown(variable: Variable, interval: Interval, seconds: Fraction) -> Interval:
+    """Where a variable without dynamics may be that many seconds later."""
+    if variable.max_rate is None:
+        low, high = variable.range if seconds else interval
+        low, high = min(low, interval[0]), max(high, interval[1])
+    else:
+        reach = variable.max_rate * seconds
+        low, high = interval[0] - reach, interval[1] + reach
+        if variable.sort != "real":  # it may count up at any moment
+            low, high = Fraction(math.floor(low)), Fraction(math.ceil(high))
+    if variable.physical is not None:
+        low, high = max(low, variable.physical[0]), min(high, variable.physical[1])
+    return low, high
+
+
+def predicted(rules: RuleSet, request: CheckRequest) -> dict[str, Interval] | None:
+    """Where the last check's state set has come to since; None where there is none to carry.
+
+    A value that ceased before a moment is no part of what may have acted in it.
+    """
+    carried = usable(rules, request)
+    if carried is None:
+        return None
+    state = {tag: (i.low, i.high) for tag, i in carried.intervals.items() if tag in rules.variables}
+    if state.keys() != {str(v.tag) for v in rules.measured}:
+        return None
+    gap = micros_up(request.taken_at - carried.at)
+    ceased = {str(v.tag): _ceased(request.history[v.tag]) for v in rules.actions}
+    cuts = sorted({ago for entries in ceased.values() for _, ago in entries if 0 < ago < gap}, reverse=True)
+    moments = [gap, *cuts[: _MOST_PIECES - 1], Fraction(0)]
+    for start, end in itertools.pairwise(moments):
+        acting = {tag: hull(*(v for v, ago in es if ago < start or not ago)) for tag, es in ceased.items()}
+        state = forward(rules, state, acting, start - end)
+    return state
+
+
+def hull(*values: Fraction) -> Interval:
+    """Least and greatest."""
+    return min(values), max(values)
+
+
+def _ceased(entries: tuple[InForce, ...]) -> tuple[tuple[Fraction, Fraction], ...]:
+    """Values with how long ago each ceased at the earliest."""
+    return tuple((e.value, micros_down(e.ceased_s_ago)) for e in entries)
+
+
+def _partly(form: Affine, name: str, part: Fraction) -> Affine:
+    stay = Affine(Fraction(0), {name: 1 - part}) if part != 1 else Affine()
+    return form.times(part).plus(stay)
+
+
+def _range(form: Affine, values: Mapping[str, Interval]) -> Interval:
+    low = high = form.constant
+    for name, factor in form.terms.items():
+        first, last = values[name]
+        low += factor * (first if factor > 0 else last)
+        high += factor * (last if factor > 0 else first)
+    return low, high
