@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from gateway.recheck.language import Evaluate, LanguageError, number, read, truth
+from gateway.recheck.language import Evaluate, LanguageError, number, truth
 from gateway.recheck.source import Range, Requirement, Source, read_source
 
 Point = Mapping[str, Fraction]
@@ -80,24 +80,14 @@ def violated(
 
 
 def _book(texts: Sequence[str], bounds: Bounds) -> _Book:
-    modules = [json.loads(text) for text in texts]
-    terminal: dict[str, Evaluate] = {}
-    for module, source in zip(modules, map(read_source, texts), strict=True):
-        for number_, text in enumerate(module.get("terminal", ()), start=1):
-            terminal[f"{module['id']}/terminal[{number_}]"] = read(text, source.names)
+    sources = [read_source(text) for text in texts]
     return _Book(
-        [read_source(text) for text in texts],
+        sources,
         bounds,
-        of_the_past=set().union(*map(_of_the_past, modules)),
-        horizon=max(map(_horizon, modules), default=0),
-        terminal=terminal,
+        of_the_past=set().union(*(_of_the_past(json.loads(text)) for text in texts)),
+        horizon=max((source.horizon for source in sources), default=0),
+        terminal={f"{source.id}/{entry.id}": entry.holds for source in sources for entry in source.terminal},
     )
-
-
-def _horizon(module: Mapping[str, Any]) -> int:
-    told = module.get("horizon")
-    moves = any(module.get(key) for key in ("dynamics", "safe_set", "terminal"))
-    return int(moves) if told is None else int(told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,10 +240,10 @@ class _Reader:
         while words[0] == "(" and _closes_at_end(words):
             words = words[1:-1]
         self.take("for")
-        seconds = seconds_of(self._amount(), self.take())
+        amount, unit = self._amount(), self.take()
         if any(node.op == "for" for node in left.walk()):
             raise LanguageError("`for` does not nest")
-        row = Row(self.module, " ".join(words), seconds)
+        row = Row(self.module, " ".join(words), seconds_of(amount, unit), f"{amount} {unit}")
         return Node("for", Kind.CONDITION, (as_condition(left),), row=row)
 
     def _amount(self) -> str:

@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from gateway.recheck.book import History
 from gateway.recheck.check import Question, widened
 from gateway.recheck.language import number
 from gateway.recheck.source import Range, Source, read_source
 
 _MOST_CORNERS = 2048
+_MOMENT = Fraction(1, 1_000_000)  # times are rounded down to it
 _LONGEST_GAP_STEPS = 10  # an older set is forgotten (S2)
 Box = dict[str, Range]
 
@@ -60,7 +62,10 @@ def premises(texts: Sequence[str], recorded: Recorded) -> Premises:
     """Reading and prediction met, as S2 has it. Raises `LanguageError` for a module it cannot read."""
     sources = [read_source(text) for text in texts]
     moving = {tag for source in sources for tag in source.next_state}
-    in_force = {tag: _values(entries, Fraction(0)) for tag, entries in recorded.history.items()}
+    in_force = {
+        tag: [(value, ceased) for value, ceased in entries if not ceased]
+        for tag, entries in recorded.history.items()
+    }
     ages = {tag: Fraction(0) if tag in moving else age for tag, age in recorded.age_s.items()}
     measured: Box = widened(texts, recorded.readings, ages)
     state = {
@@ -72,8 +77,7 @@ def premises(texts: Sequence[str], recorded: Recorded) -> Premises:
     if recorded.carried is not None and recorded.carried.keys() == state.keys():
         longest = _LONGEST_GAP_STEPS * min(source.step for source in sources)
         if 0 <= recorded.gap_s <= longest:
-            since = {tag: _values(entries, recorded.gap_s) for tag, entries in recorded.history.items()}
-            before = _later(sources, dict(recorded.carried), since, recorded.gap_s)
+            before = _later(sources, dict(recorded.carried), recorded.history, recorded.gap_s)
             state = {
                 tag: (max(low, before[tag][0]), min(high, before[tag][1]))
                 for tag, (low, high) in state.items()
@@ -90,6 +94,10 @@ def question(recorded: Recorded, found: Premises) -> Question:
         held_s=recorded.held_s,
         hold_s=recorded.hold_s,
         effect_delay_s=recorded.effect_delay_s,
+        history={
+            tag: [(value, ceased + _MOMENT if ceased else ceased) for value, ceased in entries]
+            for tag, entries in recorded.history.items()
+        },
     )
 
 
@@ -107,13 +115,12 @@ def _values(entries: Sequence[tuple[Fraction, Fraction]], since_s: Fraction) -> 
     return list(dict.fromkeys(value for value, ceased in entries if ceased <= since_s))
 
 
-def _later(
-    sources: Sequence[Source], start: Box, acting: Mapping[str, Sequence[Fraction]], seconds: Fraction
-) -> Box:
-    """Where the state may be later, from the corners of everything unknown."""
+def _later(sources: Sequence[Source], start: Box, history: History, seconds: Fraction) -> Box:
+    """Where the state may be now, so many seconds later, from the corners of everything unknown."""
     state, left = dict(start), seconds
     while left > 0:
         part = min(left, *(source.step for source in sources))
+        acting = {tag: _acting(entries, left, left - part) for tag, entries in history.items()}
         left -= part
         after = {tag: _grown(sources, tag, reach, part) for tag, reach in state.items()}
         for source in sources:
@@ -127,6 +134,17 @@ def _later(
                 after[tag] = min(ends), max(ends)
         state = after
     return state
+
+
+def _acting(entries: Sequence[tuple[Fraction, Fraction]], begins: Fraction, ends: Fraction) -> list[Fraction]:
+    """What a value may have been on average between two moments, in seconds ago: one acts until it ceased."""
+    throughout = [value for value, ceased in entries if ceased <= ends]
+    found = list(throughout)
+    for value, ceased in entries:
+        if ends < ceased <= begins:
+            share = (begins - ceased) / (begins - ends)
+            found += [share * value + (1 - share) * other for other in throughout]
+    return found
 
 
 def _corners(

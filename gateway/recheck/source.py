@@ -37,13 +37,13 @@ class Quantity:
     sort: Sort
     whole: bool
 
-    def listed(self, low: Fraction, high: Fraction) -> list[Fraction] | None:
+    def listed(self, low: Fraction, high: Fraction) -> Sequence[Fraction | int] | None:
         """The values it can have in an interval; None for a real."""
         if self.sort.kind is Kind.ENUM:
             return sorted({value for value in self.sort.values.values() if low <= value <= high})
         if not self.whole:
             return None
-        return [Fraction(n) for n in range(-(-low // 1), high // 1 + 1)]
+        return range(-(-low // 1), high // 1 + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class Row:
     module: str
     words: str  # tokens joined by single blanks, without parentheses around the whole
     seconds: Fraction
+    told: str  # the time as it stands in the text
 
     @property
     def name(self) -> str:

@@ -80,7 +80,7 @@ def test_minimum_on_time_is_kept() -> None:
     question = ask(("2", "2"), ("40", "40"), heater=(1, 0))
     soon = Question(inputs=question.inputs, previous=question.previous, proposal=question.proposal,
                     held_s={"H": Fraction(29)})  # fmt: skip
-    assert recheck([TANK], soon).violated == {"tank/min_on(H)"}
+    assert recheck([TANK], soon).violated == {"tank/heater.min_on"}
 
 
 def test_informational_requirements_are_told_apart() -> None:
