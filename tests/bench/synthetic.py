@@ -1,8 +1,8 @@
 """Rule sets of any size for the solver's benchmark: tanks side by side, tied together by their rules.
 
 Every family has the demo tank's dynamics for each tank: `level` and `inflow` measured, `pump` an action.
-Rules are dealt in turn: limits over time, ramps, sums of two levels, sums of pumps, and, where asked for, products
-`level * pump`. The same numbers give the same file, on every machine.
+Rules are dealt in turn: limits over time, ramps, sums of two levels, sums of pumps, and, where asked for,
+products `level * pump`. The same numbers give the same file, on every machine.
 """
 
 from __future__ import annotations
