@@ -18,10 +18,11 @@ def joined(one: Variable, other: Variable) -> Variable:
         msg = f"the labels of `{other.name}` ({other.tag}) differ from those of another module in force"
         raise ValueError(msg)
     ages = [age for age in (one.max_age, other.max_age) if age is not None]
-    physical = one.physical or other.physical
+    physical = max_rate = None  # what one module vouches for is no premise of the other's rules
     if one.physical is not None and other.physical is not None:
         physical = (min(one.physical[0], other.physical[0]), max(one.physical[1], other.physical[1]))
-    rates = [rate for rate in (one.max_rate, other.max_rate) if rate is not None]
+    if one.max_rate is not None and other.max_rate is not None:
+        max_rate = max(one.max_rate, other.max_rate)
     low, high = max(one.range[0], other.range[0]), min(one.range[1], other.range[1])
     if low > high:
         msg = f"the ranges of `{other.name}` ({other.tag}) have nothing in common"
@@ -31,7 +32,7 @@ def joined(one: Variable, other: Variable) -> Variable:
         range=(low, high),
         error=max(one.error, other.error),
         max_age=min(ages, default=None),
-        max_rate=max(rates, default=None),
+        max_rate=max_rate,
         physical=physical,
         min_on=max(one.min_on, other.min_on),
         min_off=max(one.min_off, other.min_off),

@@ -15,6 +15,7 @@ from gateway.core.tag import TagId
 from gateway.solver.check import Checks
 from gateway.solver.compile import ModuleRefusedError
 from gateway.solver.ruleset import RuleSet
+from tests.unit.solver_demo import BUFFER_TANK, INFLOW, LOWER_LEVEL, module
 from tests.unit.solver_small import NOW, PATIENT, Plant, checks, judged, rule, small, verdict
 
 HERE = Plant()
@@ -255,6 +256,16 @@ def test_s3_a_second_module_with_a_smaller_error_changes_no_verdict(level: float
 
     assert verdict((one, other), plant) == verdict(one, plant)
     assert verdict((other, one), plant) == verdict(one, plant)
+
+
+# S3: what one module vouches for is no premise of another module's rules.
+def test_s3_a_rate_and_a_bound_that_one_module_vouches_for_do_not_help_another() -> None:
+    vouching = module(BUFFER_TANK)
+    silent = module(LOWER_LEVEL, (', "max_rate": "2 m3/h/s", "physical": ["0", "36"]', ""))
+
+    inflow = RuleSet.of([vouching, silent], 1).variables[INFLOW]
+    assert (inflow.max_rate, inflow.physical) == (None, None)
+    assert RuleSet.of([vouching], 1).variables[INFLOW].max_rate == 2
 
 
 # S3: a range is a validity limit, not a premise.
