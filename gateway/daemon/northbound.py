@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def northbound_services(config: GatewayConfig, socket_path: Path, clock: Clock) 
             ServiceProcess(
                 "o3-opcua",
                 "gateway.protocols.opcua",
-                lambda: ("--link", str(socket_path), "--config", str(settings)),
+                lambda: ("--link", str(socket_path), "--config", str(settings), "--parent", str(os.getpid())),
                 clock,
             )
         )
@@ -35,6 +36,8 @@ def northbound_services(config: GatewayConfig, socket_path: Path, clock: Clock) 
             config.web.host,
             "--port",
             str(config.web.port),
+            "--parent",
+            str(os.getpid()),
         )
         services.append(ServiceProcess("o3-web", "gateway.web", lambda: arguments, clock))
     return services

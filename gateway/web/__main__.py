@@ -34,6 +34,13 @@ def main() -> None:
     )
     parser.add_argument("--host", default="127.0.0.1", help="loopback address to listen on")
     parser.add_argument("--port", type=int, default=8480)
+    parser.add_argument(
+        "--parent",
+        type=int,
+        default=os.getppid(),
+        metavar="PID",
+        help="end when this is no longer the parent",
+    )
     options = parser.parse_args()
     try:
         loopback = ip_address(options.host).is_loopback
@@ -42,15 +49,15 @@ def main() -> None:
     if not loopback:
         parser.error(f"--host {options.host}: only a loopback address; there are no users on this port yet")
     _configure_logging()
-    asyncio.run(serve(options.link, options.host, options.port))
+    asyncio.run(serve(options.link, options.host, options.port, options.parent))
 
 
-async def serve(link: Path, host: str, port: int) -> None:
+async def serve(link: Path, host: str, port: int, parent: int) -> None:
     """Mirror the Feed and answer HTTP until a signal, cancellation, or the end of the parent process.
 
-    A daemon killed and started again must not find its port held by its predecessor's child.
+    A daemon killed and started again must not find its port held by its predecessor's child. The daemon gives
+    its own id: a child that asks for it may be asking after the daemon's end, and would never notice that.
     """
-    parent = os.getppid()  # asked first: a parent that ends during the start is noticed too
     mirror = Mirror(SystemClock())
 
     async def connect() -> GatewayLink:

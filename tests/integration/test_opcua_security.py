@@ -359,3 +359,14 @@ async def test_the_process_tells_when_it_listens_and_ends_on_sigterm(tmp_path: P
         writer.close()
         process.terminate()
         assert await process.wait() == 0
+
+
+async def test_the_process_ends_when_its_parent_was_gone_before_it_could_look(tmp_path: Path) -> None:
+    config = tmp_path / "opcua.json"
+    config.write_text(json.dumps({"gateway_id": "line-3", "pki_dir": str(tmp_path / "pki"), "port": 0}))
+    arguments = ("--link", str(tmp_path / "o3.sock"), "--config", str(config), "--parent", str(2**22 + 1))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gateway.protocols.opcua", *arguments
+    )
+    async with asyncio.timeout(30):
+        assert await process.wait() == 0

@@ -115,3 +115,9 @@ async def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
             await ended.wait()
         asyncio.get_running_loop().remove_reader(handle)
         os.close(handle)
+
+
+async def test_it_ends_when_the_process_that_started_it_was_gone_before_it_could_look(tmp_path: Path) -> None:
+    port = free_port()
+    async with web(tmp_path / "o3.sock", port, "--parent", str(2**22 + 1)) as process, asyncio.timeout(20):
+        assert await process.wait() == 0

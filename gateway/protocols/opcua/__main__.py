@@ -1,4 +1,4 @@
-"""`python -m gateway.protocols.opcua --link SOCKET --config FILE [--ready-fd N]`: the process o3-opcua."""
+"""`python -m gateway.protocols.opcua --link SOCKET --config FILE ...`: the process o3-opcua."""
 
 from __future__ import annotations
 
@@ -26,10 +26,16 @@ _PARENT_LOOK_S = 0.5
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM, SIGINT or the end of the parent process; 2: settings, 3: cannot listen."""
-    parent = os.getppid()  # asked first: a parent that ends during the start is noticed too
     parser = argparse.ArgumentParser(prog="o3-opcua")
     parser.add_argument("--link", type=Path, required=True, help="the daemon's internal port")
     parser.add_argument("--config", type=Path, required=True, help="settings, JSON")
+    parser.add_argument(
+        "--parent",
+        type=int,
+        default=os.getppid(),
+        metavar="PID",
+        help="end when this is no longer the parent",
+    )
     parser.add_argument("--ready-fd", type=int, help="`PORT\\n` is written there once it listens")
     options = parser.parse_args(arguments)
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
@@ -40,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{exc}\n")
         return EXIT_CONFIG
     try:
-        asyncio.run(_run(settings, options.link, options.ready_fd, parent))
+        asyncio.run(_run(settings, options.link, options.ready_fd, options.parent))
     except OSError as exc:
         sys.stderr.write(f"cannot listen on {settings.host}:{settings.port}: {exc.strerror or exc}\n")
         return EXIT_LISTEN
@@ -65,7 +71,10 @@ async def _run(settings: Settings, link: Path, ready_fd: int | None, parent: int
 
 
 async def _end_with(parent: int, following: asyncio.Task[None]) -> None:
-    """A daemon killed outright leaves nobody holding the port of the next one's o3-opcua."""
+    """A daemon killed outright leaves nobody holding the port of the next one's o3-opcua.
+
+    `parent` is as the daemon gave it: it may have ended before this process could ask.
+    """
     while os.getppid() == parent:  # noqa: ASYNC110 - the kernel offers no event for it
         await asyncio.sleep(_PARENT_LOOK_S)
     log.warning("parent_ended")
