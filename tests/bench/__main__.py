@@ -18,7 +18,7 @@ from rich.console import Console
 
 from tests.bench.report import BUDGETS, Figure, show, verdict
 
-BENCHMARKS = ("closed_loop", "decision_latency", "memory", "solver")
+BENCHMARKS = ("closed_loop", "decision_latency", "memory", "solver", "swap")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -105,14 +104,3 @@ class Prober:
                 self._client = await LinkClient.connect(self.socket_path, "prober")
                 self._clients.append(self._client)
             return self._client
-
-
-def summary(what: str, seconds: list[float], bar_s: float) -> str:
-    """Median against its bar, and the worst."""
-    ordered = sorted(seconds)
-    median = statistics.median(ordered)
-    missed = "" if median <= bar_s else ", MISSED"
-    return (
-        f"{what}: fault to next correct verdict, {len(ordered)} rounds: median {1000 * median:.0f} ms "
-        f"(bar {1000 * bar_s:.0f} ms{missed}), worst {1000 * ordered[-1]:.0f} ms"
-    )
