@@ -219,40 +219,6 @@ def test_s18_while_a_write_is_unconfirmed_the_ramp_holds_against_both_values(che
     assert next(v.value for v in result.verdict.setpoints if v.tag == PUMP) <= 50
 
 
-# S12: repair stays between the value in force and the wish, and goes as far towards it as is permitted.
-def test_s12_repair_moves_on_the_segment_to_the_last_permitted_register_value(checks: Checks) -> None:
-    result, _ = checks.check(Situation().request(proposal("82.5")))
-
-    assert isinstance(result.verdict, Repaired)
-    assert result.verdict.setpoints == proposal("50").values
-    assert result.proposal is not None
-    assert result.proposal.values == result.verdict.setpoints
-    again, _ = checks.check(Situation(may_repair=False).request(result.proposal))
-    assert isinstance(again.verdict, Permitted)
-    further, _ = checks.check(Situation(may_repair=False).request(proposal("50.1")))
-    assert isinstance(further.verdict, Refused)
-
-
-def test_s12_a_boolean_is_only_repaired_where_the_module_names_it() -> None:
-    unnamed = Checks(
-        rule_set(module(BUFFER_TANK, ('"repair": {"heater": true, "mixer": true}', '"repair": {}')))
-    )
-
-    assert isinstance(unnamed.check(Situation().request(proposal(heater=1, mixer=0)))[0].verdict, Refused)
-
-
-def test_s12_minimum_times_hold_against_the_model_and_not_against_the_backup(checks: Checks) -> None:
-    heating = Situation(heater=1, held_s=5.0, may_repair=False)
-
-    model, _ = checks.check(heating.request(proposal("40", heater=0)))
-    backup, _ = checks.check(heating.request(None))
-
-    assert isinstance(model.verdict, Refused)
-    assert model.verdict.counterexample.constraint == "heater.min_on"
-    assert isinstance(backup.verdict, Permitted)
-    assert next(v.value for v in backup.verdict.setpoints if v.tag == HEATER) == 0
-
-
 # S23: unknown history is the worst history.
 def test_s23_with_unknown_dwell_the_heater_may_not_be_switched_on(checks: Checks) -> None:
     result, _ = checks.check(Situation(held_s=0.0, may_repair=False).request(proposal(heater=1)))

@@ -6,7 +6,17 @@ import pytest
 
 from gateway.core.decision import Permitted, Refused, Repaired
 from gateway.solver.check import Checks
-from tests.unit.solver_demo import HEATER, MIXER, PATIENT, PUMP, Situation, proposal, rule_set
+from tests.unit.solver_demo import (
+    BUFFER_TANK,
+    HEATER,
+    MIXER,
+    PATIENT,
+    PUMP,
+    Situation,
+    module,
+    proposal,
+    rule_set,
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +60,6 @@ def test_s12_repair_is_the_last_permitted_register_value_on_the_segment(
         assert found == {PUMP: best, HEATER: here.heater, MIXER: here.mixer}
 
 
-# S12: the same question gets the same answer.
-def test_s12_ties_are_settled_the_same_way_every_time(checks: Checks) -> None:
-    answers = {
-        checks.check(Situation().request(proposal("55", heater=1, mixer=0)))[0].verdict.setpoints  # type: ignore[union-attr]
-        for _ in range(5)
-    }
-
-    assert len(answers) == 1
-
-
 def test_s12_the_heater_is_switched_off_where_heating_on_would_overheat(checks: Checks) -> None:
     hot = Situation(temp=74.8, heater=1)
 
@@ -67,3 +67,37 @@ def test_s12_the_heater_is_switched_off_where_heating_on_would_overheat(checks: 
 
     assert isinstance(result.verdict, Repaired)
     assert {v.tag: v.raw for v in result.verdict.setpoints} == {PUMP: 400, HEATER: 0, MIXER: 1}
+
+
+# S12: repair stays between the value in force and the wish, and goes as far towards it as is permitted.
+def test_s12_repair_moves_on_the_segment_to_the_last_permitted_register_value(checks: Checks) -> None:
+    result, _ = checks.check(Situation().request(proposal("82.5")))
+
+    assert isinstance(result.verdict, Repaired)
+    assert result.verdict.setpoints == proposal("50").values
+    assert result.proposal is not None
+    assert result.proposal.values == result.verdict.setpoints
+    again, _ = checks.check(Situation(may_repair=False).request(result.proposal))
+    assert isinstance(again.verdict, Permitted)
+    further, _ = checks.check(Situation(may_repair=False).request(proposal("50.1")))
+    assert isinstance(further.verdict, Refused)
+
+
+def test_s12_a_boolean_is_only_repaired_where_the_module_names_it() -> None:
+    unnamed = Checks(
+        rule_set(module(BUFFER_TANK, ('"repair": {"heater": true, "mixer": true}', '"repair": {}')))
+    )
+
+    assert isinstance(unnamed.check(Situation().request(proposal(heater=1, mixer=0)))[0].verdict, Refused)
+
+
+def test_s12_minimum_times_hold_against_the_model_and_not_against_the_backup(checks: Checks) -> None:
+    heating = Situation(heater=1, held_s=5.0, may_repair=False)
+
+    model, _ = checks.check(heating.request(proposal("40", heater=0)))
+    backup, _ = checks.check(heating.request(None))
+
+    assert isinstance(model.verdict, Refused)
+    assert model.verdict.counterexample.constraint == "heater.min_on"
+    assert isinstance(backup.verdict, Permitted)
+    assert next(v.value for v in backup.verdict.setpoints if v.tag == HEATER) == 0
