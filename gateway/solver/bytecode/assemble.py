@@ -120,6 +120,7 @@ class _Assembler:
             unit=v.unit,
             action=v.action,
             repair=v.name in self._module.repair,
+            hidden=v.hidden,
             range=None if from_tag else v.range,
             error=v.error,
             error_reason=v.error_reason,

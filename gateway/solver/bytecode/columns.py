@@ -129,10 +129,8 @@ def multiplied(left: Column, right: Column) -> Column:
 
 def divided(left: Column, right: Column) -> Column:
     """`left / right`; nothing is known where the divisor may be 0."""
-    if isinstance(right, Exact) and len(right.numbers) == 1 and right.most:
-        number = int(right.numbers[0])
-        inverse = constant(Fraction(right.denominator, number))
-        return multiplied(left, inverse)
+    if isinstance(right, Exact) and len(right.numbers) == 1 and right.numbers[0]:
+        return multiplied(left, constant(Fraction(right.denominator, int(right.numbers[0]))))
     x, y = near(left), near(right)
     least = np.abs(y.values) - y.bounds
     known = least > 0

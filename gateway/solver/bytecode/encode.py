@@ -156,7 +156,7 @@ def _variable(v: Declaration) -> bytes:
         _text(v.name)
         + _text(v.tag)
         + _u8(SORTS.index(v.sort))
-        + _u8(v.action | v.repair << 1)
+        + _u8(v.action | v.repair << 1 | v.hidden << 2)
         + _text(v.unit)
         + _maybe(v.range, _pair)
         + _ratio(v.error)

@@ -109,7 +109,7 @@ class Parts:
         if not name.isidentifier():
             raise BadBytesError(start, "a variable's name is not one word")
         sort = reader.choice("a sort", SORTS)
-        flags = reader.number(1, "the flags of a variable", 3)
+        flags = reader.number(1, "the flags of a variable", 7)
         return Declaration(
             name=name,
             tag=tag,
@@ -117,6 +117,7 @@ class Parts:
             unit=reader.text("a unit"),
             action=bool(flags & 1),
             repair=bool(flags & 2),
+            hidden=bool(flags & 4),
             range=reader.maybe("a range", self._interval),
             error=reader.ratio("an error"),
             error_reason=reader.text("an error's reason"),
@@ -168,10 +169,10 @@ class Parts:
             index = reader.index(2, "a slot's disturbance", len(disturbances))
             return Slot(form, index, slot_key(form, disturbances[index]))
         index = reader.index(2, "a slot's variable", len(variables))
-        action = variables[index].action
-        if (form in _OF_ACTIONS and not action) or (form in _OF_MEASURED and action):
+        v = variables[index]
+        if (form in _OF_ACTIONS and not v.action) or (form in _OF_MEASURED and (v.action or v.hidden)):
             raise BadBytesError(start, f"a slot reads `{form}` of a variable that has none")
-        return Slot(form, index, slot_key(form, variables[index].name))
+        return Slot(form, index, slot_key(form, v.name))
 
     def _origin(self) -> Origin:
         reader = self._of(Section.ORIGINS)

@@ -104,6 +104,9 @@ class _Judged:
         if not len(rows):
             return
         keys = list(self._read)
+        if not keys:  # it reads nothing and is the same everywhere
+            self.holds[rows] = truth(self._program, self._block, {})
+            return
         table = np.stack([self._read[key][rows].astype(np.float64) for key in keys], axis=1)
         different, back = np.unique(table, axis=0, return_inverse=True)
         first = np.zeros(len(different), dtype=np.int64)

@@ -79,6 +79,7 @@ class Declaration:
     unit: str
     action: bool
     repair: bool
+    hidden: bool  # a state that nobody measures
     range: Interval | None
     error: Fraction
     error_reason: str

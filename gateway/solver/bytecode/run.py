@@ -144,7 +144,7 @@ def case_point(program: Program, case: Case) -> dict[str, Fraction]:
             point[f"held({v.name})"] = held
             point[f"kept_on({v.name})"] = Fraction(old >= 1 and held < v.min_on)
             point[f"may_rise({v.name})"] = Fraction(old >= 1 or held >= v.min_off)
-        else:
+        elif not v.hidden:
             point[f"good({v.name})"] = Fraction(v.name not in case.bad)
             point[f"age({v.name})"] = case.age_s.get(v.name, Fraction(0))
     for slot in program.slots:
