@@ -17,7 +17,7 @@ from gateway.solver.affine import Affine, Atom, Every, Form, Formula, atoms
 from gateway.solver.condense import Plan
 from gateway.solver.interval import SCALE, Box
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.terms import Answer, Bounds, Budget, Query, answer, solver
+from gateway.solver.terms import Answer, Bounds, Budget, Query, Terms, answer, solver
 
 _LONGEST_FACTOR = 2**30  # Z3 keeps whole numbers of 32 bits in place
 _ROOM = 4  # times the declared range: beyond it the hull does not speak
@@ -48,7 +48,7 @@ class Hull:
     """The rules of a plan, each a hair stronger, in one solver; `rules` are those without products."""
 
     def __init__(self, context: z3.Context, plan: Plan, room: Mapping[str, int], budget: Budget) -> None:
-        self._context, self._room = context, room
+        self._context, self._room, self._terms = context, room, Terms(context)
         self._names = {name: z3.Real(f"{name} in 1e-12", context) for name in plan.symbols}
         self._solver = solver(context, budget)
         self._bounds = Bounds(context, self._solver, whole=True)
@@ -96,8 +96,7 @@ class Hull:
     def _formula(self, formula: Formula) -> z3.BoolRef:
         match formula:
             case Atom(form, strict):
-                left = self._row(form)
-                return left < 0 if strict else left <= 0
+                return self._terms.negative(self._row(form), strict=strict)
             case Every(parts):
                 return z3.And([z3.BoolVal(val=True, ctx=self._context), *map(self._formula, parts)])
             case _:
@@ -108,8 +107,8 @@ class Hull:
         """At least a positive multiple of the form wherever no symbol lies beyond its room."""
         assert isinstance(form, Affine), "`rules` leaves products out"  # noqa: S101  an invariant
         constant, factors = whole(form, self._room)
-        parts = [z3.RealVal(str(f), self._context) * self._names[n] for n, f in factors.items() if f]
-        return z3.Sum([z3.RealVal(str(constant), self._context), *parts])
+        parts = ((Fraction(factor), self._names[name]) for name, factor in factors.items() if factor)
+        return self._terms.total(constant, parts)
 
 
 def _of_products(plan: Plan) -> frozenset[int]:

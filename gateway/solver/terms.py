@@ -7,7 +7,7 @@ integer sort, so nothing is rounded; one context for each worker; `SimpleSolver`
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -36,11 +36,12 @@ class Answer(enum.Enum):
 
 
 class Terms:
-    """Terms over named reals in one context."""
+    """Terms over named reals in one context, sums through the C interface: a plan has thousands of them."""
 
     def __init__(self, context: z3.Context) -> None:
         self.context = context
         self._names: dict[str, z3.ArithRef] = {}
+        self._numbers: dict[Fraction, z3.RatNumRef] = {}
         self._true = z3.BoolVal(val=True, ctx=context)
 
     def name(self, name: str) -> z3.ArithRef:
@@ -51,26 +52,47 @@ class Terms:
 
     def number(self, value: Fraction) -> z3.RatNumRef:
         """An exact number, by its text."""
-        return z3.RealVal(f"{value.numerator}/{value.denominator}", self.context)
+        if value not in self._numbers:
+            self._numbers[value] = z3.RealVal(f"{value.numerator}/{value.denominator}", self.context)
+        return self._numbers[value]
 
     def form(self, form: Form) -> z3.ArithRef:
         """A form of degree one or two."""
         linear = form.linear if isinstance(form, Quadratic) else form
-        parts = [self.number(c) * self.name(n) for n, c in linear.terms.items()]
+        products = [(c, self.name(n)) for n, c in linear.terms.items()]
         if isinstance(form, Quadratic):
-            parts += [self.number(c) * (self.name(a) * self.name(b)) for (a, b), c in form.products.items()]
-        return z3.Sum([self.number(linear.constant), *parts])
+            products += [(c, self.name(a) * self.name(b)) for (a, b), c in form.products.items()]
+        return self.total(linear.constant, products)
+
+    def total(self, constant: Fraction, products: Iterable[tuple[Fraction, z3.ArithRef]]) -> z3.ArithRef:
+        """`constant` plus each factor times its term."""
+        context = self.context.ref()
+        parts = [self.number(constant).as_ast()]
+        for factor, term in products:
+            pair = (z3.Ast * 2)(self.number(factor).as_ast(), term.as_ast())
+            parts.append(z3core.Z3_mk_mul(context, 2, pair))
+            z3core.Z3_inc_ref(context, parts[-1])
+        made = z3.ArithRef(z3core.Z3_mk_add(context, len(parts), (z3.Ast * len(parts))(*parts)), self.context)
+        for part in parts[1:]:
+            z3core.Z3_dec_ref(context, part)
+        return made
 
     def formula(self, formula: Formula) -> z3.BoolRef:
         """A truth value."""
         match formula:
             case Atom(form, strict):
-                left = self.form(form)
-                return left < 0 if strict else left <= 0
+                return self.negative(self.form(form), strict=strict)
             case Every(parts):
                 return z3.And([self._true, *(self.formula(p) for p in parts)])
             case _:
                 return z3.Or([z3.Not(self._true), *(self.formula(p) for p in formula.parts)])
+
+
+    def negative(self, term: z3.ArithRef, *, strict: bool) -> z3.BoolRef:
+        """`term < 0`, or `term <= 0` where it is not `strict`."""
+        relation = z3core.Z3_mk_lt if strict else z3core.Z3_mk_le
+        zero = self.number(Fraction(0))
+        return z3.BoolRef(relation(self.context.ref(), term.as_ast(), zero.as_ast()), self.context)
 
 
 def solver(context: z3.Context, budget: Budget, *, products: bool = False) -> z3.Solver:
