@@ -1,0 +1,177 @@
+"""Rule sets swapped while decisions run: none may be lost, none judged by a mixture, none wait long.
+
+Part one drives the workers alone: 200 decisions a second for a minute, another rule set every 100 ms. Part two
+drops files into the watched folder of the running demo and waits until each is in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from gateway.core.clock import Deadline, SystemClock
+from gateway.core.decision import Permitted, Undetermined
+from gateway.solver.pool import CheckerPool
+from gateway.solver.ruleset import RuleSet
+from tests.bench.report import Figure, percentile
+from tests.integration.house import ROOT, House
+from tests.unit.solver_demo import LOWER_LEVEL, Situation, module, proposal, rule_set
+
+RATE = 200  # decisions a second
+EVERY_S = 0.1
+LASTS_S = 60.0
+QUIET_S = 10.0
+DROPS = 20
+HIGH = Situation(level=3.2)  # permitted by the demo's module alone, refused by the one that tightens it
+
+
+@dataclass(slots=True)
+class Load:
+    """What came of one stretch of decisions."""
+
+    waits_ms: list[float] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    mixed: int = 0
+
+
+class Swapper:
+    """The rule set in force, and its exchange for the next one."""
+
+    def __init__(self, pool: CheckerPool) -> None:
+        self._pool = pool
+        self._modules = module(), module(LOWER_LEVEL)
+        self.current = rule_set(self._modules[0])
+        self.exchange_ms: list[float] = []
+        self.load_ms: list[float] = []
+        self._in_use: dict[int, int] = {}
+
+    async def begin(self) -> None:
+        """The first set loaded."""
+        await self._pool.load(self.current)
+
+    async def swap(self) -> None:
+        """The other set beside this one, then the exchange, then this one dropped after its last decision."""
+        before = self.current
+        chosen = self._modules if before.generation % 2 else self._modules[:1]
+        fresh = RuleSet.of(chosen, before.generation + 1)
+        started = time.perf_counter()
+        await self._pool.load(fresh)
+        loaded = time.perf_counter()
+        self.current = fresh
+        await asyncio.sleep(0)  # whoever is ready now takes the new one
+        self.exchange_ms.append(1000 * (time.perf_counter() - loaded))
+        self.load_ms.append(1000 * (loaded - started))
+        while self._in_use.get(before.generation):  # noqa: ASYNC110  what is awaited is a counter
+            await asyncio.sleep(0.001)
+        await self._pool.drop(before.generation)
+
+    async def decide(self, into: Load, clock: SystemClock) -> None:
+        """One decision under the set in force when it begins, and whether its verdict is that set's."""
+        mine = self.current
+        self._in_use[mine.generation] = self._in_use.get(mine.generation, 0) + 1
+        request = replace(HIGH.request(proposal("40")), generation=mine.generation, may_repair=False)
+        started = time.perf_counter()
+        result, _ = await self._pool.check(request, Deadline.after(1.0, clock))
+        into.waits_ms.append(1000 * (time.perf_counter() - started))
+        self._in_use[mine.generation] -= 1
+        if isinstance(result.verdict, Undetermined):
+            into.lost.append(result.verdict.reason)
+        elif result.rule_set_digest != mine.digest or isinstance(result.verdict, Permitted) != (
+            len(mine.modules) == 1
+        ):
+            into.mixed += 1
+
+
+def run(console: Console) -> list[Figure]:
+    """Both parts."""
+    return [*asyncio.run(_workers(console)), *asyncio.run(_drops(console))]
+
+
+async def _workers(console: Console) -> list[Figure]:
+    clock = SystemClock()
+    pool = CheckerPool(2, clock, warm=[(HIGH.hold_s, HIGH.effect_delay_s)])
+    await pool.start()
+    try:
+        swapper = Swapper(pool)
+        await swapper.begin()
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task("decisions", total=RATE * (LASTS_S + QUIET_S))
+
+            def step() -> None:
+                progress.advance(task)
+
+            quiet, _ = await _stretch(swapper, clock, QUIET_S, None, step)
+            busy, swaps = await _stretch(swapper, clock, LASTS_S, swapper.swap, step)
+    finally:
+        await pool.aclose()
+    for reason in dict.fromkeys(busy.lost):
+        console.print(f"lost {busy.lost.count(reason)}: {reason}")
+    p99, before = percentile(busy.waits_ms, 0.99), percentile(quiet.waits_ms, 0.99)
+    console.print(
+        f"{len(busy.waits_ms)} decisions, {swaps} swaps; p50 {percentile(busy.waits_ms, 0.5):.1f} ms "
+        f"(quiet {percentile(quiet.waits_ms, 0.5):.1f}), p99 {p99:.1f} ms (quiet {before:.1f}); "
+        f"load of a set p50 {percentile(swapper.load_ms, 0.5):.0f} ms"
+    )
+    return [
+        Figure("swap", "swaps", swaps),
+        Figure("swap", "lost", len(busy.lost)),
+        Figure("swap", "mixed", busy.mixed),
+        Figure("swap", "p99_over_quiet", p99 / before),
+        Figure("swap", "exchange_p99_ms", percentile(swapper.exchange_ms, 0.99)),
+    ]
+
+
+async def _stretch(
+    swapper: Swapper,
+    clock: SystemClock,
+    lasts_s: float,
+    swap: Callable[[], Awaitable[None]] | None,
+    step: Callable[[], None],
+) -> tuple[Load, int]:
+    """Open loop: decisions begin at their time, whether the ones before are done or not."""
+    found, swaps = Load(), 0
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+
+        async def swapping() -> None:
+            nonlocal swaps
+            assert swap is not None
+            while time.perf_counter() - began < lasts_s:
+                due = began + (swaps + 1) * EVERY_S
+                await swap()
+                swaps += 1
+                await asyncio.sleep(max(0.0, due - time.perf_counter()))
+
+        if swap is not None:
+            group.create_task(swapping(), name="swaps")
+        for number in range(int(lasts_s * RATE)):
+            await asyncio.sleep(max(0.0, began + number / RATE - time.perf_counter()))
+            group.create_task(swapper.decide(found, clock), name=f"decision {number}")
+            step()
+    return found, swaps
+
+
+async def _drops(console: Console) -> list[Figure]:
+    source = json.loads((ROOT / "docs" / "examples" / "lower-level-limit.json").read_text())
+    took: list[float] = []
+    with tempfile.TemporaryDirectory() as name, Progress(console=console, transient=True) as progress:
+        task = progress.add_task("drops", total=DROPS)
+        async with House(Path(name)) as house:
+            for number in range(DROPS):
+                source["id"] = f"tighter-{number:02d}"
+                text = json.dumps(source, indent=1)
+                started = time.monotonic()
+                (house.watched / f"{source['id']}.json").write_text(text)
+                await house.until(lambda p: p.module(source["id"]) == "active", 30, "the dropped module")
+                took.append(time.monotonic() - started)
+                progress.advance(task)
+    console.print(f"dropped file in force: median {percentile(took, 0.5):.2f} s, worst {max(took):.2f} s")
+    return [Figure("swap", "drop_to_force_p99_s", percentile(took, 0.99))]
