@@ -1,7 +1,7 @@
 """Rule sets swapped while decisions run: none may be lost, none judged by a mixture, none wait long.
 
-Part one drives the workers alone: 200 decisions a second for a minute, another rule set every 100 ms. Part two
-drops files into the watched folder of the running demo and waits until each is in force.
+Part one drives the workers alone: 200 decisions a second for a minute, another rule set every 100 ms. Part
+two drops revisions of a module into the watched folder of the running demo until each is in force.
 """
 
 from __future__ import annotations
@@ -166,11 +166,15 @@ async def _drops(console: Console) -> list[Figure]:
         task = progress.add_task("drops", total=DROPS)
         async with House(Path(name)) as house:
             for number in range(DROPS):
-                source["id"] = f"tighter-{number:02d}"
-                text = json.dumps(source, indent=1)
+                source["revision"] = number + 1
+                before = house.picture.gateway.generation if house.picture.gateway else 0
                 started = time.monotonic()
-                (house.watched / f"{source['id']}.json").write_text(text)
-                await house.until(lambda p: p.module(source["id"]) == "active", 30, "the dropped module")
+                (house.watched / "lower-level-limit.json").write_text(json.dumps(source, indent=1))
+                await house.until(
+                    lambda p, b=before: bool(p.gateway and p.gateway.generation > b),  # type: ignore[misc]
+                    30,
+                    "the dropped module in force",
+                )
                 took.append(time.monotonic() - started)
                 progress.advance(task)
     console.print(f"dropped file in force: median {percentile(took, 0.5):.2f} s, worst {max(took):.2f} s")
