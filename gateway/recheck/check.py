@@ -68,7 +68,7 @@ def recheck(texts: Sequence[str], question: Question, *, samples: int = 32, seed
     scene = scene_of(sources, question)
     if scene.undetermined:
         return Report(breaches=(), runs=0, undetermined=scene.undetermined)
-    found: dict[str, Breach] = {breach.name: breach for breach in _declared(scene, question)}
+    found: dict[str, Breach] = {breach.name: breach for breach in declared(scene, question)}
     book = scene.book
 
     def failed(rule: Rule, at: Fraction, e: Units) -> None:
@@ -97,7 +97,7 @@ def _courses(scene: Scene, walker: Walker, samples: int, chance: random.Random) 
                 walker.walk(world, course, switch)
 
 
-def _declared(scene: Scene, question: Question) -> Iterator[Breach]:
+def declared(scene: Scene, question: Question) -> Iterator[Breach]:
     """Ranges, minimum times and sequences, against every value that may be in force."""
     held: dict[str, Fraction | None] = dict(question.held_s)
     for old in scene.old_values():
