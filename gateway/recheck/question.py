@@ -213,6 +213,10 @@ class _Told:
             if tag in source.quantities and {("good", tag), ("age", tag)} & reads(source.trees)
         ]
         using = [source for source in self.sources if tag in source.quantities]
+        hidden = next((q.physical for s in using if (q := s.quantities[tag]).hidden and q.physical), None)
+        if hidden is not None:
+            self._between("now", tag, self.question.inputs.get(tag, hidden))
+            return
         bad = not self.question.good.get(tag, True)
         if bad or tag not in self.question.inputs:
             ends = range_of(self.sources, tag)

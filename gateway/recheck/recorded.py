@@ -68,6 +68,12 @@ def premises(texts: Sequence[str], recorded: Recorded) -> Premises:
     }
     ages = {tag: Fraction(0) if tag in moving else age for tag, age in recorded.age_s.items()}
     measured: Box = widened(texts, recorded.readings, ages)
+    measured |= {
+        tag: quantity.physical
+        for source in sources
+        for tag, quantity in source.quantities.items()
+        if quantity.hidden and quantity.physical is not None
+    }
     state = {
         tag: _later(sources, measured, in_force, recorded.age_s.get(tag, Fraction(0)))[tag]
         if tag in moving

@@ -36,6 +36,7 @@ class Quantity:
     min_off: Fraction
     sort: Sort
     whole: bool
+    hidden: bool = False  # a state that nobody measures: within its physical bounds, and as predicted
 
     def listed(self, low: Fraction, high: Fraction) -> Sequence[Fraction | int] | None:
         """The values it can have in an interval; None for a real."""
@@ -171,7 +172,10 @@ class _Book:
 
     def __post_init__(self) -> None:
         self.id = str(self.raw["id"])
-        self.names = {name: str(v["tag"]) for name, v in self.raw["variables"].items()}
+        self.names = {
+            name: f"{self.id}.{name}" if _hidden(v) else str(v["tag"])
+            for name, v in self.raw["variables"].items()
+        }
         self.sorts = {name: _sort(v) for name, v in self.raw["variables"].items()}
 
     def source(self) -> Source:
@@ -186,7 +190,9 @@ class _Book:
             id=self.id,
             step=step,
             names=self.names,
-            quantities={self.names[n]: _quantity(v, self.sorts[n]) for n, v in raw["variables"].items()},
+            quantities={
+                self.names[n]: _quantity(self.names[n], v, self.sorts[n]) for n, v in raw["variables"].items()
+            },
             next_state={tag: function_of(tree) for tag, tree in trees.items()},
             dynamics=trees,
             disturbances={f"{self.id}.{n}": pair for n, pair in disturbances.items()},
@@ -276,7 +282,11 @@ def _sort(raw: Mapping[str, Any]) -> Sort:
     return Sort(kind, {str(label): Fraction(value) for label, value in values.items()})
 
 
-def _quantity(raw: Mapping[str, Any], sort: Sort) -> Quantity:
+def _hidden(raw: Mapping[str, Any]) -> bool:
+    return raw.get("role") == "state"
+
+
+def _quantity(tag: str, raw: Mapping[str, Any], sort: Sort) -> Quantity:
     rate = raw.get("max_rate")
     allowed = _limits(raw, "range")
     if sort.kind is Kind.ENUM:
@@ -284,7 +294,7 @@ def _quantity(raw: Mapping[str, Any], sort: Sort) -> Quantity:
     if sort.kind is Kind.BOOLEAN:
         allowed = Fraction(0), Fraction(1)
     return Quantity(
-        tag=str(raw["tag"]),
+        tag=tag,
         action=raw.get("role") == "action",
         error=Fraction(raw.get("error") or 0),
         max_rate=Fraction(str(rate).split()[0]) if rate is not None else None,
@@ -294,6 +304,7 @@ def _quantity(raw: Mapping[str, Any], sort: Sort) -> Quantity:
         min_off=duration(raw.get("min_off") or "0 s"),
         sort=sort,
         whole=raw["type"] in {"int", "bool"},
+        hidden=_hidden(raw),
     )
 
 
