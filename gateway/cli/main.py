@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import auditing, binding, certificate, runtime
+from gateway.cli import auditing, binding, certificate, compiling, runtime, schema
 from gateway.cli.options import AsJson, Point, Socket, named_before_the_verb
 from gateway.cli.options import operator as _operator
 
@@ -28,6 +28,10 @@ app.add_typer(runtime.app)
 app.add_typer(binding.app)
 app.add_typer(auditing.app)
 app.add_typer(certificate.app)
+app.add_typer(schema.app)
+app.add_typer(compiling.key_app)
+app.command("compile")(compiling.compile_file)
+app.command("disassemble")(compiling.disassemble_file)
 
 
 @app.callback()

@@ -87,12 +87,15 @@ def value(given: object) -> Fraction | bool | str:
 
 
 _NUMBER = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^[+-]?\d+(\.\d+)?$"}]}
-_DURATION = {"type": "string", "pattern": r"^\d+(\.\d+)?\s+(ms|s|min|h)$", "examples": ["2 s"]}
+_NOT_NEGATIVE = {
+    "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": r"^\+?\d+(\.\d+)?$"}]
+}
+_DURATION = {"type": "string", "pattern": r"^\+?\d+(\.\d+)?\s+(ms|s|min|h)$", "examples": ["2 s"]}
 _PAIR = {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}
 _VALUE = {"anyOf": [*_NUMBER["anyOf"], {"type": "boolean"}, {"type": "string"}]}
 
 Exact = Annotated[Fraction, pydantic.PlainValidator(decimal), pydantic.WithJsonSchema(_NUMBER)]
-Distance = Annotated[Fraction, pydantic.PlainValidator(not_negative), pydantic.WithJsonSchema(_NUMBER)]
+Distance = Annotated[Fraction, pydantic.PlainValidator(not_negative), pydantic.WithJsonSchema(_NOT_NEGATIVE)]
 Seconds = Annotated[Fraction, pydantic.PlainValidator(seconds), pydantic.WithJsonSchema(_DURATION)]
 Interval = Annotated[
     tuple[Fraction, Fraction], pydantic.PlainValidator(interval), pydantic.WithJsonSchema(_PAIR)
@@ -100,7 +103,9 @@ Interval = Annotated[
 Quantity = Annotated[
     tuple[Fraction, str],
     pydantic.PlainValidator(quantity),
-    pydantic.WithJsonSchema({"type": ["string", "number"], "examples": ["2 m3/h/s"]}),
+    pydantic.WithJsonSchema(
+        {"type": ["string", "number"], "pattern": r"^[+-]?\d+(\.\d+)?(\s+\S+)?$", "examples": ["2 m3/h/s"]}
+    ),
 ]
 Value = Annotated[Fraction | bool | str, pydantic.PlainValidator(value), pydantic.WithJsonSchema(_VALUE)]
 Name = Annotated[str, pydantic.Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
@@ -175,8 +180,9 @@ class CaseShape(Shape):
 
 
 class ModuleShape(Shape):
-    """A module file."""
+    """A module file. `$schema` is for editors and means nothing here."""
 
+    schema_: Annotated[str | None, pydantic.Field(alias="$schema")] = None
     id: Name
     revision: Annotated[int, pydantic.Field(ge=1)]
     language: int

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 from gateway.core.errors import ConstraintError
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.bytecode import load as loader
 from gateway.solver.bytecode.assemble import assemble
-from gateway.solver.bytecode.encode import encode
+from gateway.solver.bytecode.encode import encode, sealed
 from gateway.solver.compile import compile_module
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.module import Module
-from gateway.solver.signing import Trust
+from gateway.solver.signing import Trust, sign
 
 
 def accepted(data: bytes, source: str, tags: Mapping[TagId, TagDefinition], trust: Trust) -> Module:
@@ -44,6 +45,26 @@ def accepted(data: bytes, source: str, tags: Mapping[TagId, TagDefinition], trus
             "version: compile the source again with o3ctl compile",
         )
     return replace(module, signed_by=trust.signer(compiled))
+
+
+def source_of(data: bytes, source: str) -> bytes:
+    """The source in a file of either format; raises `ModuleRefusedError`."""
+    if not loader.is_compiled(data) and not source.endswith(".o3c"):
+        return data
+    return loader.load(data, source).program.source
+
+
+def compiled_file(
+    data: bytes, source: str, tags: Mapping[TagId, TagDefinition], key_file: Path | None
+) -> tuple[bytes, str]:
+    """A `.o3c` file of a source, signed where a private key is given, and the public key.
+
+    The bytes depend on the source and the key only. Raises `ModuleRefusedError` or `KeyRefusedError`.
+    """
+    encoded = encode(assemble(compile_module(data, source, tags)), source)
+    loader.load(sealed(encoded, None), source)  # nothing leaves here that would be refused elsewhere
+    signature = sign(encoded, key_file) if key_file is not None else None
+    return sealed(encoded, signature), signature.key.hex() if signature is not None else ""
 
 
 def whole(data: bytes) -> bool:
