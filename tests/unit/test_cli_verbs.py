@@ -246,11 +246,13 @@ async def test_a_module_is_sent_as_its_bytes_with_its_name(tmp_path: Path) -> No
     file = tmp_path / "a.json"
     file.write_bytes(b'{"id": "a"}')
     async with running(tmp_path) as (gateway, socket):
-        for arguments in ([file], ["--file", file], ["--module", file]):
+        ways: list[list[str | Path]] = [[file], ["--file", file], ["--module", file]]
+        for arguments in ways:
             done = await o3ctl("runtime", "load", *arguments, "--priority", "3", "--socket", socket)
             assert done.exit_code == 0, done.output
         await o3ctl("runtime", "load", "--file", file, "--shadow", "--socket", socket)
-        for arguments in ([], [file, "--file", file]):
+        wrong: list[list[str | Path]] = [[], [file, "--file", file]]
+        for arguments in wrong:
             assert (await o3ctl("runtime", "load", *arguments, "--socket", socket)).exit_code == 2
 
     given = {"name": "a.json", "data": b'{"id": "a"}'}

@@ -50,6 +50,7 @@ def test_only_the_shadow_modules_rules_are_told_and_a_violated_one_comes_first()
     first = findings[0]
     assert isinstance(first, Violated)
     assert first.constraint == "lower-level"
+    assert first.margin is not None
     assert first.margin < 0
     assert any(value > Fraction("3.2") for value in first.witness.values())
     said = _would_have_said(first)
