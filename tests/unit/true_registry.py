@@ -8,10 +8,11 @@ from pathlib import Path
 
 from gateway.core.clock import SystemClock
 from gateway.solver.activation import Activation
-from gateway.solver.compile import compile_module
+from gateway.solver.bytecode.accept import accepted
 from gateway.solver.module_reports import ReportWriter
 from gateway.solver.registry import Invariance, Registry
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.signing import Trust
 from gateway.solver.weakening import weakens
 from tests.unit.solver_demo import TAGS
 
@@ -21,6 +22,8 @@ class TrueBench:
     root: Path
     armed: bool = False
     proved: bool = True
+    trust: Trust = field(default_factory=Trust)
+    recorded: list[tuple[str, str]] = field(default_factory=list)
     active: list[RuleSet] = field(default_factory=list)
     trials: list[RuleSet | None] = field(default_factory=list)
 
@@ -32,8 +35,8 @@ class TrueBench:
         self.active.append(rules)
         self.trials.append(trial)
 
-    async def record(self, kind: str, who: str, facts: Mapping[str, str]) -> None:
-        pass
+    async def record(self, kind: str, who: str, _facts: Mapping[str, str]) -> None:
+        self.recorded.append((kind, who))
 
     async def prove(self, _: RuleSet) -> str:
         return "" if self.proved else "not proved"
@@ -44,7 +47,7 @@ class TrueBench:
             folder=self.folder,
             activation=Activation(self.root / "state" / "modules"),
             reports=ReportWriter(self.folder, self.root / "state" / "refusals"),
-            compile=lambda data, source: compile_module(data, source, TAGS),
+            compile=lambda data, source: accepted(data, source, TAGS, self.trust),
             assemble=RuleSet.of,
             activate=self.activate,
             clock=SystemClock(),
