@@ -205,3 +205,11 @@ def test_what_is_wrong_is_said_where_it_is(text: str, at: int, said: str) -> Non
 
     assert said in refused.value.problem
     assert refused.value.at == at
+
+
+def test_an_expression_too_deep_for_the_passes_after_the_parser_is_refused_and_flat_ones_are_not() -> None:
+    for text in ("a" + " + a" * 900 + " <= 1", "on" + " implies on" * 300, "on" + " and on" * 500):
+        with pytest.raises(ExpressionError, match="more than 150 operations in a row"):
+            parse(text)
+    normal.formula(parse("a" + " + a" * 140 + " <= 1"))
+    normal.formula(parse("sum(" + ", ".join(["a"] * 900) + ") <= 1"))
