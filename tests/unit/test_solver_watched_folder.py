@@ -158,6 +158,7 @@ async def test_s24_an_empty_folder_in_the_place_of_ours_takes_nothing_out(tmp_pa
     async with house(tmp_path) as h:
         (h.folder / "limit.json").write_bytes(LOWER)
         await h.until(lambda: "lower-level-limit" in h.ids())
+        await h.until((h.folder / "limit.accepted.txt").exists)  # its report would land in the new folder
         h.folder.rename(tmp_path / "disk")
         h.folder.mkdir()
         await h.until(lambda: h.there[-1:] == [False])
