@@ -65,6 +65,15 @@ class Asking:
         self._solver.set("timeout", min(left_ms, self._allowance.each_ms))
         return answer(self._solver.check(*(self._names[name] for name in names)))
 
+    def possible(self, formula: Formula) -> Answer:
+        """Whether a formula can hold besides what is stated; nothing of it stays."""
+        self._solver.push()
+        try:
+            self._solver.add(self._terms.formula(formula))
+            return self.ask()
+        finally:
+            self._solver.pop()
+
     def add(self, formula: Formula) -> None:
         """State a formula for all questions to come."""
         self._solver.add(self._terms.formula(formula))
