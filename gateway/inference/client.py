@@ -13,7 +13,7 @@ import msgspec
 
 from gateway.core.clock import Clock, Deadline, SystemClock
 from gateway.core.decision import Proposal, RegisterValue
-from gateway.core.errors import InferenceError, WorkerLostError
+from gateway.core.errors import InferenceError
 from gateway.core.tag import TagDefinition, TagId, TagKind, decimal_text, exact
 from gateway.core.tagstore import Snapshot
 from gateway.inference.bundle import Bundle, check_tags, load_bundle
@@ -28,10 +28,11 @@ from gateway.inference.messages import (
     Propose,
     Report,
     Statistics,
+    decode_reply,
 )
 
 _HUNG_S = 1.0  # no answer for so long: killed and replaced
-_BACK_OFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)
+_TOO_LATE = "the model gave no answer until the deadline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ class ModelEngine:
             require_cuda=require_cuda,
             slowest_ms=slowest_ms,
         )
-        self._asking: set[asyncio.Task[Answer]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         self._points: dict[str, _Point] = {}
         self._answer: Answer | None = None
         self._proposals = self._failed = self._histories = self._clamped = 0
@@ -130,10 +131,10 @@ class ModelEngine:
 
     async def aclose(self) -> None:
         """End requests and worker; bounded by a second."""
-        for task in tuple(self._asking):
+        for task in tuple(self._ending):
             task.cancel()
-        if self._asking:
-            await asyncio.wait(tuple(self._asking))
+        if self._ending:
+            await asyncio.wait(tuple(self._ending))
         await self._worker.aclose()
 
     async def wait_ready(self, timeout_s: float) -> None:
@@ -181,20 +182,11 @@ class ModelEngine:
         request = Propose(
             session=point, cycle=step.cycle, inputs=step.inputs, in_force=step.in_force, aside=aside
         )
-        asking = asyncio.create_task(
-            self._in_turn(request, state, step.history, deadline), name=f"ask-{self._by}"
-        )
-        self._asking.add(asking)
-        asking.add_done_callback(self._asked_ended)
-        # A late answer is waited for by `_asking` alone: only a hung worker is worth its replacement.
-        await asyncio.wait({asking}, timeout=deadline.remaining(self._clock))
-        if not asking.done():
-            message = "the model gave no answer until the deadline"
-            raise InferenceError(message)
-        if asking.cancelled():
-            message = "the engine was closed"
-            raise WorkerLostError(message)
-        answer = self._answer = asking.result()
+        try:
+            answer = self._answer = await self._in_turn(request, state, step.history, deadline)
+        except BaseException:  # also where the requester leaves
+            self._failed += 1
+            raise
         self._proposals += 1
         self._clamped += answer.clamped
         return Proposal(
@@ -263,25 +255,63 @@ class ModelEngine:
     async def _in_turn(
         self, request: Propose, state: _Point, history: tuple[Cycle, ...], deadline: Deadline
     ) -> Answer:
-        """One answer; the history goes along when this worker does not hold it."""
-        async with self._turn:
+        """One answer; the history goes along when this worker does not hold it.
+
+        Where nobody is before, the request leaves before this first waits.
+        """
+        try:
+            async with asyncio.timeout(deadline.remaining(self._clock)):
+                await self._turn.acquire()
+        except TimeoutError as exc:
+            raise InferenceError(_TOO_LATE) from exc
+        asked: asyncio.Future[bytes] | None = None
+        number = self._worker.number
+        try:
             self._admit(state, deadline)
-            number = self._worker.number
             send_history = state.held_by != number
             state.held_by = None
             for _ in range(2):
                 if send_history:
                     self._histories += 1
                     request = msgspec.structs.replace(request, history=history)
-                reply = await self._worker.exchange(request, _HUNG_S)
+                asked = self._worker.post(request)
+                await asyncio.wait({asked}, timeout=deadline.remaining(self._clock))
+                if not asked.done() or deadline.passed(self._clock):
+                    raise InferenceError(_TOO_LATE)
+                reply = decode_reply(asked.result())
                 if isinstance(reply, Answer):
-                    state.held_by = number
                     return reply
                 if not isinstance(reply, NeedHistory):
                     break
                 send_history = True
+        finally:
+            self._leave(asked, state, number)
         message = reply.problem if isinstance(reply, Failed) else f"unexpected answer {type(reply).__name__}"
         raise InferenceError(message)
+
+    def _leave(self, asked: asyncio.Future[bytes] | None, state: _Point, number: int) -> None:
+        """Let the next one have its turn; first the worker ends what nobody waits for any more."""
+        if asked is None:
+            self._turn.release()
+            return
+        if asked.done():
+            _note(asked, state, number)
+            self._turn.release()
+            return
+        ending = asyncio.create_task(self._ended(asked, state, number), name=f"late-{self._by}")
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    async def _ended(self, asked: asyncio.Future[bytes], state: _Point, number: int) -> None:
+        """What a late answer leaves in the worker counts; only a worker that hangs is replaced."""
+        try:
+            await asyncio.wait({asked}, timeout=_HUNG_S)
+            if not asked.done():
+                self._worker.kill()
+            else:
+                _note(asked, state, number)
+        finally:
+            self._turn.release()
 
     def _admit(self, state: _Point, deadline: Deadline) -> None:
         """Refuse what the measured cost says cannot be answered in time; the worker is not disturbed.
@@ -297,10 +327,11 @@ class ModelEngine:
             message = f"{remaining_s * 1e3:.1f} ms are left and an answer takes about {needed_s * 1e3:.1f} ms"
             raise InferenceError(message)
 
-    def _asked_ended(self, asking: asyncio.Task[Answer]) -> None:
-        self._asking.discard(asking)
-        if asking.cancelled() or asking.exception() is not None:
-            self._failed += 1
+
+def _note(asked: asyncio.Future[bytes], state: _Point, number: int) -> None:
+    """A worker that answered holds what it answered on, whether or not anybody waited for that."""
+    if asked.exception() is None and isinstance(decode_reply(asked.result()), Answer):
+        state.held_by = number
 
 
 def _limits(definition: TagDefinition) -> OutputLimits:

@@ -82,6 +82,18 @@ class EngineWorker:
         async with asyncio.timeout(timeout_s):
             await self._up.wait()
 
+    def post(self, request: Request) -> asyncio.Future[bytes]:
+        """Send a request; see `WorkerProcess.post`. Raises `WorkerLostError` where there is none to ask."""
+        if self._process is None or not self.up:
+            message = f"engine worker is not ready: {self.problem}"
+            raise WorkerLostError(message)
+        return self._process.post(encode(request))
+
+    def kill(self) -> None:
+        """End a worker that hangs; it is replaced."""
+        if self._process is not None:
+            self._process.kill()
+
     async def exchange(self, request: Request, timeout_s: float) -> Reply:
         """The worker's answer; raises `WorkerLostError`, also when there is none to ask."""
         if self._process is None or not self.up:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -139,13 +140,20 @@ class Decider:
             raise InferenceError(msg)
         if point.mode is Mode.ARMED and point.first_write_due and request.what_if is None:
             return register_values(previous, self._store.definitions, by="value_in_force")
-        # While the model works, the checker gets ready for whatever it will propose.
-        self._checker.prepare(_check_request(work, work.rules.generation, None, may_repair=True))
         budget_s = request.deadline.remaining(self._clock) * PROPOSE_SHARE
         deadline = Deadline.after(budget_s, self._clock)
-        if request.what_if is not None:
-            return await point.proposer.propose_aside(work.snapshot, previous, deadline)
-        return await point.proposer.propose(work.snapshot, previous, deadline)
+        # Once the model is asked, the checker gets ready for whatever it will propose. Not before: waking one
+        # process may put this one to sleep.
+        ahead = asyncio.get_running_loop().call_soon(self._prepare, work)
+        try:
+            if request.what_if is not None:
+                return await point.proposer.propose_aside(work.snapshot, previous, deadline)
+            return await point.proposer.propose(work.snapshot, previous, deadline)
+        finally:
+            ahead.cancel()
+
+    def _prepare(self, work: Working) -> None:
+        self._checker.prepare(_check_request(work, work.rules.generation, None, may_repair=True))
 
     async def _check(
         self, work: Working, proposal: Proposal | None, *, may_repair: bool

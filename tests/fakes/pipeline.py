@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -69,6 +70,7 @@ class ScriptedProposer:
     ) -> Proposal:
         del snapshot, previous, deadline
         self.asked += 1
+        await asyncio.sleep(0)  # a model never answers at once
         if self.failure is not None:
             raise self.failure
         return proposal(self.percent)

@@ -67,6 +67,7 @@ async def test_a_killed_worker_is_replaced_and_answers_as_the_lost_one_would_hav
         while engine.ready:
             with pytest.raises(WorkerLostError):
                 await _propose(engine, 20.0, 46.0)
+            await asyncio.sleep(0)  # the loop has to see the end of the process
         await engine.wait_ready(10.0)
 
         assert engine.pid != lost
