@@ -83,18 +83,24 @@ def exact(value: float) -> Fraction:
 
 def decimal_text(value: Fraction) -> str:
     """A terminating decimal as text (`12.5`), or `p/q` where the decimal does not terminate."""
-    denominator = value.denominator
-    places = 0
-    while denominator % 2 == 0 or denominator % 5 == 0:
-        denominator //= 10 if denominator % 10 == 0 else (5 if denominator % 5 == 0 else 2)
-        places += 1
-    if denominator != 1:
-        return f"{value.numerator}/{value.denominator}"
-    while places and (value * 10 ** (places - 1)).denominator == 1:
-        places -= 1
-    scaled = abs(int(value * 10**places))
-    sign = "-" if value < 0 else ""
-    if not places:
-        return f"{sign}{scaled}"
-    digits = str(scaled).rjust(places + 1, "0")
-    return f"{sign}{digits[:-places]}.{digits[-places:]}"
+    numerator, denominator = value.numerator, value.denominator
+    if denominator == 1:
+        return str(numerator)
+    twos = (denominator & -denominator).bit_length() - 1
+    left, fives = denominator >> twos, 0
+    while left % 5 == 0:
+        left //= 5
+        fives += 1
+    if left != 1:
+        return f"{numerator}/{denominator}"
+    places = max(twos, fives)
+    digits = str(abs(numerator) * (10**places // denominator)).rjust(places + 1, "0")
+    return f"{'-' if numerator < 0 else ''}{digits[:-places]}.{digits[-places:]}"
+
+
+def number_text(value: float) -> str:
+    """`decimal_text(exact(value))`, mostly without making a fraction of it."""
+    text = repr(value)
+    if not isinstance(value, float) or "e" in text or "n" in text or text == "-0.0":
+        return decimal_text(exact(value))
+    return text.removesuffix(".0")

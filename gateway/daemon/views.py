@@ -20,7 +20,7 @@ from gateway.core.decision import (
     Violated,
     outcome_name,
 )
-from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue, decimal_text, exact
+from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue, decimal_text, number_text
 from gateway.link.messages import DecisionView, PointState, TagInfo, TagState
 from gateway.pipeline.point import Point
 
@@ -212,5 +212,5 @@ def _sample_text(value: TagValue) -> str:
     if isinstance(value.value, bool):
         text = "true" if value.value else "false"
     elif isinstance(value.value, float):
-        text = decimal_text(exact(value.value))
+        text = number_text(value.value)
     return text if value.status.is_plain_good else f"{text} ({value.status.name})"

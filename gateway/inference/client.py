@@ -14,7 +14,7 @@ import msgspec
 from gateway.core.clock import Clock, Deadline, SystemClock
 from gateway.core.decision import Proposal, RegisterValue
 from gateway.core.errors import InferenceError
-from gateway.core.tag import TagDefinition, TagId, TagKind, decimal_text, exact
+from gateway.core.tag import TagDefinition, TagId, TagKind, decimal_text, number_text
 from gateway.core.tagstore import Snapshot
 from gateway.inference.bundle import Bundle, check_tags, load_bundle
 from gateway.inference.cadence import Cadence, Step
@@ -352,7 +352,7 @@ def _text(snapshot: Snapshot, tag: TagId) -> str:
     if value is None or isinstance(value, str) or not math.isfinite(value):
         message = f"model input `{tag}` has no number"
         raise InferenceError(message)
-    return decimal_text(exact(value))
+    return number_text(value)
 
 
 def _in_force(previous: Mapping[TagId, Fraction], tag: TagId) -> str:

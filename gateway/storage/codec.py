@@ -6,6 +6,7 @@ digest covers must not depend on who wrote it.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
 from fractions import Fraction
@@ -16,7 +17,7 @@ import msgspec
 
 from gateway.core.decision import DecisionId, DecisionRecord, Mode, PointId, WriteOutcome
 from gateway.core.errors import StorageError
-from gateway.core.tag import TagId, decimal_text, exact
+from gateway.core.tag import TagId, number_text
 from gateway.storage.codec_checks import examination_to_plain, with_examinations
 from gateway.storage.codec_parts import (
     finding_from_plain,
@@ -89,8 +90,37 @@ def certificate_digest(record: DecisionRecord, rule_sets: Mapping[int, bytes] = 
     return "sha256:" + hashlib.sha256(certificate_document(record, rule_sets)).hexdigest()
 
 
+class _Newest:
+    """Plain data of the record turned last: a decision's digest is made of it, then its row."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[DecisionRecord, dict[str, Any]] | None = None
+
+    def keep(self, record: DecisionRecord, plain: dict[str, Any]) -> dict[str, Any]:
+        """`plain`, kept until the next one."""
+        self._kept = record, plain
+        return plain
+
+    def of(self, record: DecisionRecord) -> dict[str, Any] | None:
+        """The plain data of a record that has the kept one's own parts, but for the digest; else None."""
+        if self._kept is None:
+            return None
+        kept, plain = self._kept
+        if any(getattr(kept, name) is not getattr(record, name) for name in _PARTS):
+            return None
+        return {**plain, "certificate_digest": record.certificate_digest}
+
+
+_PARTS = tuple(f.name for f in dataclasses.fields(DecisionRecord) if f.name != "certificate_digest")
+_newest = _Newest()
+
+
 def record_to_plain(record: DecisionRecord) -> dict[str, Any]:
     """Plain data for `canonical`; raises `StorageError` for numbers no decimal can spell."""
+    return _newest.of(record) or _newest.keep(record, _record_to_plain(record))
+
+
+def _record_to_plain(record: DecisionRecord) -> dict[str, Any]:
     try:
         return {
             "id": record.id,
@@ -107,7 +137,7 @@ def record_to_plain(record: DecisionRecord) -> dict[str, Any]:
             "generation": record.generation,
             "rule_set_digest": record.rule_set_digest,
             "model_digest": record.model_digest,
-            "timings_ms": {stage: decimal_text(exact(ms)) for stage, ms in record.timings_ms.items()},
+            "timings_ms": {stage: number_text(ms) for stage, ms in record.timings_ms.items()},
             "write_outcome": None if record.write_outcome is None else record.write_outcome.value,
             "certificate_digest": record.certificate_digest,
             "what_if": record.what_if,

@@ -24,7 +24,7 @@ from gateway.core.decision import (
     outcome_name,
 )
 from gateway.core.quality import StatusCode
-from gateway.core.tag import Scalar, TagId, TagValue, decimal_text, exact
+from gateway.core.tag import Scalar, TagId, TagValue, decimal_text, number_text
 
 
 def counterexample_to_plain(counterexample: Counterexample) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def proposal_to_plain(proposal: Proposal) -> dict[str, Any]:
         "values": registers_to_plain(proposal.values),
         "by": proposal.by,
         "model_digest": proposal.model_digest,
-        "confidence": None if confidence is None else decimal_text(exact(confidence)),
+        "confidence": None if confidence is None else number_text(confidence),
     }
 
 
@@ -171,7 +171,7 @@ def tag_value_to_plain(value: TagValue) -> dict[str, Any]:
         "status": int(value.status),
         "source_ts_ns": value.source_ts_ns,
         "server_ts_ns": value.server_ts_ns,
-        "confirmed_at": decimal_text(exact(confirmed)) if math.isfinite(confirmed) else None,
+        "confirmed_at": number_text(confirmed) if math.isfinite(confirmed) else None,
     }
 
 

@@ -211,6 +211,18 @@ def test_numbers_are_written_as_exact_decimal_text_or_as_a_quotient() -> None:
     assert plain["timings_ms"] == {"check": "1.25"}
 
 
+def test_a_record_that_differs_in_one_part_from_the_one_before_is_written_as_it_is() -> None:
+    record = a_record()
+    first = json.loads(encode_record(record))
+
+    digested = json.loads(encode_record(replace(record, certificate_digest="sha256:1")))
+    other = json.loads(encode_record(replace(record, certificate_digest="sha256:1", written_by="backup")))
+
+    assert digested == first | {"certificate_digest": "sha256:1"}
+    assert other == digested | {"written_by": "backup"}
+    assert json.loads(encode_record(record)) == first
+
+
 def test_the_certificate_covers_the_evidence_and_not_what_came_after() -> None:
     before = certificate_digest(a_record())
 
