@@ -125,7 +125,7 @@ def _unknowns(book: Book, question: Question, times: Timing) -> tuple[Unknowns, 
         cuts=times.cuts,
         others=[*_others(book, question, times), *told.others],
     )
-    return unknowns, tuple(told.undetermined)
+    return unknowns, tuple(dict.fromkeys(told.undetermined))
 
 
 _POINT = (Fraction(0), Fraction(0))
