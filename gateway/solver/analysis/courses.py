@@ -6,6 +6,7 @@ does: the rule's form after k steps is at most `row_k x + sum of convex function
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -218,10 +219,10 @@ class Course:
 
 
 def lines(function: Convex, knots: Sequence[Fraction]) -> Iterator[tuple[Fraction, Fraction]]:
-    """Slope and constant of the chords of a convex function: their greatest lies above it between the knots."""
+    """Slope and constant of a convex function's chords: their greatest lies above it between the knots."""
     if len(knots) == 1:
         yield Fraction(0), function(knots[0])
-    for first, second in zip(knots, knots[1:], strict=False):
+    for first, second in itertools.pairwise(knots):
         low, high = function(first), function(second)
         slope = (high - low) / (second - first)
         yield slope, low - slope * first

@@ -34,7 +34,7 @@ class Sidecar:
         self._folder = folder
 
     def read(self, key: str) -> Report | None:
-        """The report kept under a key; None where there is none, it cannot be read, or left something open."""
+        """The report kept under a key; None where there is none to read, or one that left something open."""
         try:
             report = from_plain(json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError):
