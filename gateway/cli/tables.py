@@ -1,0 +1,99 @@
+"""`o3ctl import` and `o3ctl export`: tables of engineers to module files and back, without a gateway."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli.options import AsJson
+
+Table = Annotated[Path, typer.Option("--file", "-f", metavar="CSV", help="The table.")]
+Into = Annotated[
+    Path, typer.Option("--into", metavar="MODULE.json", help="The module whose variables it names.")
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write; else standard output.")
+]
+Prefix = Annotated[
+    str, typer.Option("--prefix", help="Stands before each row id: which table a rule is from.")
+]
+
+
+class What(enum.StrEnum):
+    """Kinds of tables."""
+
+    MATRIX = "matrix"
+    WINDOWS = "windows"
+
+
+def import_table(
+    what: What, file: Table, into: Into, output: Output = None, prefix: Prefix = "", as_json: AsJson = False
+) -> None:
+    """Put a cause-and-effect matrix or a table of operating windows into a module file, a revision higher."""
+    from gateway.cli import offline  # noqa: PLC0415  # pydantic
+    from gateway.solver.errors import ModuleRefusedError  # noqa: PLC0415
+    from gateway.solver.tables import matrix, merge, windows  # noqa: PLC0415
+
+    module = _module(into)
+    data = offline.file_bytes(file)
+    try:
+        if what is What.MATRIX:
+            rules = matrix.import_matrix(data, file.name)
+        else:
+            rules = windows.import_windows(data, file.name, module)
+    except ModuleRefusedError as exc:
+        found = [{"line": p.line, "cell": p.column, "problem": p.problem} for p in exc.problems]
+        if as_json:
+            print(
+                json.dumps({"ok": False, "file": str(file), "problems": found}, indent=2, ensure_ascii=False)
+            )
+        else:
+            for p in exc.problems:
+                print(f"{file}, line {p.line}, cell {p.column}: {p.problem}")
+        raise typer.Exit(1) from exc
+    written = merge.file_text(merge.merged(module, rules, prefix))
+    _give(written, output)
+    if output is not None:
+        bare = [r["id"] for r in rules if r["kind"] == "critical"]
+        if as_json:
+            print(
+                json.dumps({"ok": True, "file": str(output), "rules": len(rules), "critical": bare}, indent=2)
+            )
+            return
+        print(f"{output}: {len(rules)} rules from {file.name}")
+        if bare:
+            named = ", ".join(f"`{prefix}{name}`" for name in bare)
+            print(f"each critical rule needs a case that violates it: {named}")
+        print(f"next: o3ctl schema validate --file {output}")
+
+
+def export_table(what: What, file: Table, output: Output = None) -> None:
+    """Write the rules of a module that came from a table as that table, with the same row ids."""
+    from gateway.solver.tables import matrix, windows  # noqa: PLC0415
+
+    write: Callable[[list[Mapping[str, Any]]], str]
+    write = matrix.export_matrix if what is What.MATRIX else windows.export_windows
+    _give(write(_module(file).get("constraints", [])), output)
+
+
+def _module(file: Path) -> dict[str, Any]:
+    from gateway.cli import offline  # noqa: PLC0415  # pydantic
+    from gateway.solver.tables.merge import module_of  # noqa: PLC0415
+
+    try:
+        return module_of(offline.file_bytes(file))
+    except ValueError as exc:
+        print(f"{file}: {exc}; `o3ctl schema validate --file {file}` tells more")
+        raise typer.Exit(1) from exc
+
+
+def _give(text: str, output: Path | None) -> None:
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text, encoding="utf-8")

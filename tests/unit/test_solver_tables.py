@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli.main import app
+from gateway.core.errors import ConstraintError
+from gateway.solver.compile import compile_module
+from gateway.solver.errors import ModuleRefusedError
+from gateway.solver.tables.matrix import export_matrix, import_matrix
+from gateway.solver.tables.merge import merged, module_of
+from gateway.solver.tables.windows import export_windows, import_windows
+from tests.unit.solver_demo import BUFFER_TANK, TAGS
+
+MATRIX = (
+    "row,cause,kind,message,pump == 0,not heater,mixer >= 1\n"
+    "LAHH101,level >= 3.5,,too full,,X,\n"
+    "LALL101,level <= 0.1,standard,too low,X,X,\n"
+    "TAH101,temp >= 70,informational,,,,x\n"
+)
+WINDOWS = (
+    "row;variable;alarm_low;low;high;alarm_high;gap;kind\n"
+    "W1;level;0.1;0.15;3.7;3.8;;\n"
+    "W2;temp;;;72;75;2;informational\n"
+    "W3;pump;;;100;;;\n"
+)
+
+
+def tank() -> dict[str, object]:
+    return module_of(BUFFER_TANK.read_bytes())
+
+
+def problems(call: object, *arguments: object) -> list[ConstraintError]:
+    assert callable(call)
+    with pytest.raises(ModuleRefusedError) as told:
+        call(*arguments)
+    return list(told.value.problems)
+
+
+def test_each_mark_of_a_matrix_is_a_rule_with_its_row() -> None:
+    rules = import_matrix(MATRIX.encode(), "ce.csv")
+    assert [rule["id"] for rule in rules] == ["LAHH101-2", "LALL101-1", "LALL101-2", "TAH101-3"]
+    assert rules[1] == {
+        "id": "LALL101-1",
+        "kind": "standard",
+        "when": "level <= 0.1",
+        "require": "pump == 0",
+        "row": "LALL101",
+        "message": "too low",
+    }
+
+
+def test_a_matrix_comes_back_from_the_module_with_the_same_rows_marks_and_ids() -> None:
+    rules = import_matrix(MATRIX.encode(), "ce.csv")
+    module = merged(tank(), rules, "")
+    again = import_matrix(export_matrix(module["constraints"]).encode(), "out.csv")
+    assert {(r["row"], r["when"], r["require"], r["kind"]) for r in again} == {
+        (r["row"], r["when"], r["require"], r["kind"]) for r in rules
+    }
+
+
+def test_a_module_with_a_matrix_compiles_and_a_second_import_replaces_the_first_in_its_place() -> None:
+    once = merged(tank(), import_matrix(MATRIX.encode(), "ce.csv"), "ce-")
+    compiled = compile_module(json.dumps(once).encode(), "m.json", TAGS)
+    assert "ce-LALL101-1" in compiled.constraints
+    fewer = "\n".join(MATRIX.splitlines()[:2])
+    twice = merged(once, import_matrix(fewer.encode(), "ce.csv"), "ce-")
+    ids = [rule["id"] for rule in twice["constraints"]]
+    assert [i for i in ids if i.startswith("ce-")] == ["ce-LAHH101-2"]
+    assert ids[:-1] == [rule["id"] for rule in tank()["constraints"]]  # type: ignore[attr-defined]
+    assert twice["revision"] == int(str(tank()["revision"])) + 2
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "cell", "said"),
+    [
+        ("row,cuase,a\n", 1, 1, "no column `cause`; did you mean `cuase`"),
+        ("row,cause\nR1,x\n", 1, 1, "no effect: add a column whose header is a condition"),
+        ("row,cause,p\nR1,l > 1,yes\n", 2, 3, "`yes` in row `R1`: mark an effect with `X`"),
+        ("row,cause,p\nR1,l > 1,\n", 2, 1, "row `R1` has no effect"),
+        ("row,cause,p\nR1,,X\n", 2, 2, "row `R1` has no cause"),
+        ("row,cause,p\nR1,l > 1,X\nR1,l > 2,X\n", 3, 1, "row `R1` is already in line 2"),
+        ("row,cause,p\n1,l > 1,X\n", 2, 1, "`1` cannot name a row"),
+        ("row,cause,kind,p\nR1,l > 1,urgent,X\n", 2, 3, "`urgent` is no kind"),
+        ("row,cause,p\nR1,l > 1,X,X\n", 2, 1, "the line has 4 cells and the header 3"),
+    ],
+)
+def test_what_is_wrong_with_a_matrix_is_told_by_line_and_cell(
+    text: str, line: int, cell: int, said: str
+) -> None:
+    found = problems(import_matrix, text.encode(), "ce.csv")
+    assert (found[0].line, found[0].column) == (line, cell)
+    assert said in found[0].problem
+
+
+def test_bytes_that_are_no_text_are_a_sentence() -> None:
+    assert "UTF-8" in problems(import_matrix, b"row,cause,p\nR1,\xff,X\n", "ce.csv")[0].problem
+
+
+def test_windows_are_limits_inside_their_alarms() -> None:
+    rules = import_windows(WINDOWS.encode(), "w.csv", tank())
+    assert [(r["id"], r["require"], r.get("always")) for r in rules] == [
+        ("W1-low", "level >= 0.15", True),
+        ("W1-high", "level <= 3.7", True),
+        ("W2-high", "temp <= 72", True),
+        ("W3-high", "pump <= 100", None),
+    ]
+    compile_module(json.dumps(merged(tank(), rules, "w-")).encode(), "m.json", TAGS)
+    exported = export_windows(merged(tank(), rules, "")["constraints"])
+    assert "W1,level,,0.15,3.7,," in exported
+
+
+@pytest.mark.parametrize(
+    ("line", "cell", "said"),
+    [
+        ("W1,level,,,3.6,3.5,,", 5, "the high limit 3.6 is outside the alarm at 3.5"),
+        ("W1,level,0.4,0.35,,,,", 4, "the low limit 0.35 is outside the alarm at 0.4"),
+        ("W1,level,,,3.495,3.5,,", 5, "is 0.005 from the alarm at 3.5; at least 0.01 are needed"),
+        ("W1,level,,,3.4,3.5,0.2,", 5, "at least 0.2 are needed"),
+        ("W1,lvel,,,3.4,3.5,,", 2, "`lvel` is not a variable of the module; did you mean `level`"),
+        ("W1,level,,,,,,", 1, "neither a `low` nor a `high` limit"),
+        ("W1,level,,3,2,,,", 4, "the low limit 3 is above the high limit 2"),
+        ('W1,level,,,"3,4",,,', 5, "`3,4` is not a decimal number"),
+    ],
+)
+def test_a_limit_outside_its_alarm_or_too_near_is_refused(line: str, cell: int, said: str) -> None:
+    text = f"row,variable,alarm_low,low,high,alarm_high,gap,kind\n{line}\n"
+    found = problems(import_windows, text.encode(), "w.csv", tank())
+    assert (found[0].line, found[0].column) == (2, cell)
+    assert said in found[0].problem
+
+
+def test_the_verbs_write_a_module_that_validates_and_give_the_table_back(tmp_path: Path) -> None:
+    table, module = tmp_path / "ce.csv", tmp_path / "tank.json"
+    table.write_text(MATRIX)
+    run = CliRunner()
+    done = run.invoke(
+        app,
+        ["import", "matrix", "-f", str(table), "--into", str(BUFFER_TANK), "-o", str(module)],
+    )
+    assert done.exit_code == 0, done.output
+    assert "4 rules from ce.csv" in done.output
+    assert run.invoke(app, ["schema", "validate", "--file", str(module)]).exit_code == 0
+    back = run.invoke(app, ["export", "matrix", "--file", str(module)])
+    assert "LALL101,level <= 0.1,standard,too low,X,X," in back.output
+
+    table.write_text("row,cause,p\nR1,,X\n")
+    refused = run.invoke(app, ["import", "matrix", "-f", str(table), "--into", str(BUFFER_TANK), "--json"])
+    assert refused.exit_code == 1
+    assert json.loads(refused.output)["problems"][0]["problem"] == "row `R1` has no cause"
