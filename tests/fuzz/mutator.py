@@ -15,7 +15,8 @@ CORPUS = Path(__file__).parent / "corpus" / "modules"
 COUNT = 100
 
 _WORDS = (
-    b"NaN", b"Infinity", b"-0", b"1e308", b"1e-308", b"0.1", b"null", b"true", b"[]", b"{}", b'""', b"9" * 600,
+    b"NaN", b"Infinity", b"-0", b"1e308", b"1e-308", b"0.1", b"null", b"true", b"[]", b"{}", b'""',
+    b"9" * 600,
     b'"level"', b'"prev(level)"', b'"level / level"', b'"1 / 0"', b'"a" ' * 50, b"(" * 300, b"\\u0000",
     b"\\ud800", "\u2028é".encode(), b"\xff\xfe", b'"ramp(1, 0)"', b'"hold"', b'"revision": 99', b"\x00",
     b" implies ", b" and not ", b"level <= ", b"-" * 40, b"/*", b'"min_on": "-1 s"', b'"range": ["5", "1"]',
