@@ -87,7 +87,6 @@ class Terms:
             case _:
                 return z3.Or([z3.Not(self._true), *(self.formula(p) for p in formula.parts)])
 
-
     def negative(self, term: z3.ArithRef, *, strict: bool) -> z3.BoolRef:
         """`term < 0`, or `term <= 0` where it is not `strict`."""
         relation = z3core.Z3_mk_lt if strict else z3core.Z3_mk_le
