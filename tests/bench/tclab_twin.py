@@ -1,8 +1,8 @@
 """The `tclab` package's twin behind the solver's check, on a clock of its own; what is safe without a solver.
 
 Once in 10 s both temperatures are read, a proposal is checked, and what comes out acts at once until the
-next. The plant is the package's own: its heaters, its noise, its converter. True temperatures are looked at every
-0.2 s, which is as fine as the twin moves.
+next. The plant is the package's own: its heaters, its noise, its converter. True temperatures are looked at
+every 0.2 s, which is as fine as the twin moves.
 """
 
 from __future__ import annotations
