@@ -31,7 +31,7 @@ def examine(rules: RuleSet, allowance: Allowance) -> Iterator[Finding]:
         yield Finding(
             question="cases",
             level="fine",
-            said=f"each of {len(wanted)} critical constraints has a case that violates it and one that is "
+            said=f"each critical constraint ({len(wanted)}) has a case that violates it and one that is "
             "just permitted",
         )
 
