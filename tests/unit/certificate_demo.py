@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from gateway.cli.certificate_checks import Verification
+from gateway.cli.certificate_export import export
 from gateway.core.clock import SystemClock
 from gateway.core.decision import (
     CheckRequest,
@@ -18,7 +30,7 @@ from gateway.core.decision import (
     Repaired,
 )
 from gateway.core.ports import InForce
-from gateway.solver.certificate_basis import Basis, BasisStore
+from gateway.solver.certificate_basis import Basis, BasisStore, canonical
 from gateway.solver.check import Checks
 from gateway.solver.ruleset import RuleSet
 from gateway.storage.audit import AuditLog
@@ -99,3 +111,28 @@ async def kept(folder: Path, rules: RuleSet, records: Sequence[DecisionRecord]) 
         await log.append(record)
     await log.aclose()
     return State(folder)
+
+
+@dataclass(frozen=True)
+class Keys:
+    private: Path
+    public: Path
+
+
+def new_keys(folder: Path) -> Keys:
+    key = Ed25519PrivateKey.generate()
+    private, public = folder / "key.pem", folder / "key.pub"
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return Keys(private, public)
+
+
+def wrong(done: Verification) -> list[str]:
+    return [look.name for look in done.looks if look.good is False]
+
+
+def again(state: State, decision: str, change: Callable[[dict[str, Any]], object]) -> bytes:
+    """The file of a decision after a change, canonical as a careful forger leaves it."""
+    document = json.loads(export(state.folder, decision).data)
+    change(document)
+    return canonical(document)
