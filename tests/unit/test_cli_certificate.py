@@ -26,7 +26,20 @@ from gateway.solver.errors import CertificateError
 from gateway.solver.ruleset import RuleSet
 from gateway.storage.codec import certificate_document, parsed
 from tests.unit.certificate_demo import (
-    BACKUP, PERMITTED, REFUSED, REPAIRED, UNDETERMINED, Keys, State, again, decided, kept, new_keys, sealed, with_fallback, wrong,
+    BACKUP,
+    PERMITTED,
+    REFUSED,
+    REPAIRED,
+    UNDETERMINED,
+    Keys,
+    State,
+    again,
+    decided,
+    kept,
+    new_keys,
+    sealed,
+    with_fallback,
+    wrong,
 )  # fmt: skip
 from tests.unit.solver_demo import BUFFER_TANK, rule_set
 
