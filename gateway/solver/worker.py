@@ -15,6 +15,8 @@ import structlog
 from gateway.core.decision import CheckResult, Permitted, Repaired
 from gateway.core.ports import CheckRequest
 from gateway.core.tag import TagDefinition, TagId
+from gateway.solver.analysis.asking import Allowance
+from gateway.solver.analysis.conflicts import together
 from gateway.solver.check import Checks, millis_up
 from gateway.solver.compile import compile_module
 from gateway.solver.errors import ModuleRefusedError
@@ -41,6 +43,7 @@ from gateway.supervision.frames import receive, send
 
 log = structlog.get_logger().bind(component="solver_worker")
 
+CONFLICT_S = 1.0  # for the search for a contradiction between modules, at load
 _CHECKS_BETWEEN_COLLECTIONS = 64  # a full pass takes about a millisecond once what was loaded is frozen
 
 
@@ -98,6 +101,8 @@ class Desk:
             rules = _rules(ask.modules, tags, ask.generation)
         except ModuleRefusedError as exc:
             return Failed(str(exc))
+        if (conflict := _conflict(rules)) is not None:
+            return Failed(conflict)
         checks = Checks(rules)
         for hold_s, effect_delay_s in ask.warm:
             checks.warm(hold_s, effect_delay_s)
@@ -132,6 +137,12 @@ class Desk:
         except Exception:  # a module in shadow changes no verdict, not even by a fault of ours
             log.exception("shadow_not_judged", decision=request.decision)
             return result
+
+
+def _conflict(rules: RuleSet) -> str | None:
+    """What can never hold together; None where nothing is known to contradict (then every check shows it)."""
+    found = together(rules, Allowance(seconds=CONFLICT_S)) if rules.modules else ()
+    return next((finding.said for finding in found if finding.level == "refused"), None)
 
 
 def _rules(

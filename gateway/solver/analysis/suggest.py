@@ -29,6 +29,10 @@ _LONGER = 2  # how many times longer the next finer set may take at least
 _CLOSED = 2  # steps in a row that add nothing
 
 
+class _OverBudgetError(Exception):
+    """The time is spent before a set was found."""
+
+
 def examine(
     rules: RuleSet, module: Module, allowance: Allowance, progress: Callable[[int, int], None]
 ) -> Finding:
@@ -45,6 +49,9 @@ def examine(
             found, why_not = _found(rules, module, knots, allowance)
         except UnboundedError as exc:
             return _none(str(exc), "mend that, and ask again")
+        except _OverBudgetError:
+            why = why or f"{UNANSWERED}: no set was found yet"
+            break
         best, why = found or best, why or why_not
         if best and allowance.left_s < _LONGER * (left_s - allowance.left_s):
             break  # a finer set takes longer, and would not be done
@@ -78,7 +85,7 @@ def _offered(texts: Sequence[str], why: str) -> Finding:
             lines=tuple(_pasted(texts)),
         )
     if why.startswith(UNANSWERED):
-        said = f"whether the set that was found is safe: {NOT_KNOWN} ({why})"
+        said = f"whether there is a safe set of this kind: {NOT_KNOWN} ({why})"
         return Finding(question="suggestion", level="unknown", said=said)
     return _none(
         f"there is none of this kind: {why}", "give the backup more to do, or the limits more distance"
@@ -148,7 +155,7 @@ def _entries(
                 nothing_new[index] += steps > course.settled
                 continue
             if answer is Answer.UNKNOWN and not allowance.left_s:
-                raise UnboundedError(NOT_KNOWN)
+                raise _OverBudgetError
             nothing_new[index] = 0
             asking.add(entry.formula())
             found[index].append(entry)
