@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+from functools import partial
+from pathlib import Path
+
 import pytest
 
 from gateway.solver.analysis import apart, difference
 from gateway.solver.analysis.asking import Allowance
 from gateway.solver.module import Module
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.watcher import Content, FileSettled
 from gateway.solver.weakening import weakens
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, module, rule_set
 from tests.unit.solver_small import rule, small
+from tests.unit.true_registry import TrueBench
 
 
 def why(old: Module, new: Module, allowance: Allowance | None = None) -> str:
@@ -194,3 +200,37 @@ def test_the_difference_of_a_lower_limit_of_the_demo_is_told_in_plant_terms() ->
     assert rule_set(old).modules[0].source in next(
         f.where for f in difference.examine(old, new, (), Allowance()) if f.where
     )
+
+
+# S24 from the folder on: the reworded limit is in force at once, the wider one waits with its example.
+@pytest.mark.parametrize(
+    ("limit", "state", "why"),
+    [
+        ("2*level <= 6.2", "active", ""),
+        ("2*level <= 6.6", "pending", "`lower-level` would permit level 3.3 m, which may weaken the rules"),
+    ],
+)
+async def test_s24_a_reworded_file_is_in_force_at_once_only_where_it_is_proved(
+    tmp_path: Path, limit: str, state: str, why: str
+) -> None:
+    registry = TrueBench(tmp_path).registry()
+    registry.weaker = partial(weakens, unkept=apart.unkept)
+    text = LOWER_LEVEL.read_text()
+    new = text.replace('"revision": 1', '"revision": 2').replace(
+        '"require": "level <= 3.2"', f'"require": "{limit}"'
+    )
+    new = new.replace('"level": "3.21"', '"level": "3.5"').replace(
+        '"level": "3.2", "in', '"level": "3.1", "in'
+    )
+    await registry.start([settled("limit.json", text)])
+
+    await registry.apply([settled("limit.json", new)])
+
+    (status,) = [s for s in registry.statuses() if s.id == "lower-level-limit"]
+    assert status.state == state
+    assert why in "; ".join(status.refused_because)
+    assert (status.revision == 2) == (state == "active")
+
+
+def settled(name: str, text: str) -> FileSettled:
+    return FileSettled(name, Content(text.encode(), hashlib.sha256(text.encode()).hexdigest()))
