@@ -12,8 +12,9 @@ from fractions import Fraction
 from gateway.core.tag import TagId
 from gateway.solver.affine import negated
 from gateway.solver.condense import LEASE_S, Plan
-from gateway.solver.interval import outward, scaled
+from gateway.solver.interval import SCALE, outward, scaled
 from gateway.solver.module import Hold, Interval, Move, Ramp
+from gateway.solver.motion import forward, hull
 from gateway.solver.ruleset import BackupStep, RuleSet
 
 SLOWEST_RAMP = Fraction(9, 10)  # a ramp that lost a tenth to jitter and rounding still does
@@ -22,21 +23,39 @@ SLOWEST_RAMP = Fraction(9, 10)  # a ramp that lost a tenth to jitter and roundin
 def backup_course(
     rules: RuleSet,
     plan: Plan,
-    states: list[dict[str, Interval]],
+    start: Mapping[str, Interval],
+    old: Mapping[str, tuple[Fraction, ...]],
     new: Mapping[TagId, Fraction],
 ) -> dict[str, Interval]:
-    """By symbol `b{k}:TAG`, where each action is while the backup acts; `states` at every instant."""
+    """By symbol `b{k}:TAG`, where each action is while the backup acts; `start` is the state at acquisition.
+
+    `old` are the values in force. The state is followed only where a guard asks for it.
+    """
+    guarded = any(step.formula is not None for step in rules.backup)
+    during = {str(v.tag): hull(*old[v.tag], new[v.tag]) for v in rules.actions}
     acting = {str(v.tag): (new[v.tag], new[v.tag]) for v in rules.actions}
+    state = dict(start)
     found: dict[str, Interval] = {}
-    for k, segment in enumerate(plan.segments[: len(states)]):
-        if not segment.backup:
-            continue
-        late = segment.start < plan.hold + LEASE_S
-        for tag, before in list(acting.items()):
-            moved = _moved(rules, states[k], acting, tag, plan.step)
-            found[f"b{k}:{tag}"] = _hull(before, moved)
-            acting[tag] = _hull(before, moved) if late else moved
+    for k, segment in enumerate(plan.segments):
+        if segment.backup:
+            late = segment.start < plan.hold + LEASE_S
+            before = dict(acting)
+            moved = {tag: _moved(rules, state, before, tag, plan.step) for tag in before}
+            during = {tag: _hull(before[tag], moved[tag]) for tag in before}
+            acting = during if late else moved
+            found |= {f"b{k}:{tag}": ends for tag, ends in during.items()}
+        if guarded:
+            state = {
+                tag: _short(ends)
+                for tag, ends in forward(rules, state, during, segment.end - segment.start).items()
+            }
     return found
+
+
+def _short(interval: Interval) -> Interval:
+    """Rounded outward: fractions would grow from step to step."""
+    low, high = outward(*interval)
+    return Fraction(low, SCALE), Fraction(high, SCALE)
 
 
 def _moved(

@@ -99,7 +99,8 @@ def box(
 ) -> dict[str, tuple[int, int]]:
     """Every symbol of a plan, or those named, as an interval in whole units, for one proposal."""
     wanted = plan.symbols if names is None else tuple(names)
-    course = _course(rules, plan, facts, new) if any(name.startswith("b") for name in wanted) else {}
+    acted = any(name.startswith("b") for name in wanted)
+    course = backup_course(rules, plan, facts.now, facts.old, new) if acted else {}
     return {name: outward(*(course.get(name) or _symbol(rules, plan, facts, new, name))) for name in wanted}
 
 
@@ -310,21 +311,6 @@ def _met(rules: RuleSet, before: Mapping[str, Interval], now: Mapping[str, Inter
             )
             raise UnusableError(msg)
     return met
-
-
-def _course(rules: RuleSet, plan: Plan, facts: Facts, new: Mapping[TagId, Fraction]) -> dict[str, Interval]:
-    """The backup's actions after the proposal's time, one segment after the other."""
-    found: dict[str, Interval] = {}
-    proposed = {str(v.tag): hull(*facts.old[v.tag], new[v.tag]) for v in rules.actions}
-    states: list[dict[str, Interval]] = [dict(facts.now)]
-    for segment in plan.segments:
-        acting = proposed
-        if segment.backup:
-            found = backup_course(rules, plan, states, new)
-            k = len(states) - 1
-            acting = {str(v.tag): found[f"b{k}:{v.tag}"] for v in rules.actions}
-        states.append(forward(rules, states[-1], acting, segment.end - segment.start))
-    return found
 
 
 def _short(interval: Interval) -> Interval:
