@@ -13,11 +13,12 @@ from math import ceil, lcm
 
 import z3
 
-from gateway.solver.affine import Affine, Atom, Every, Form, Formula, atoms
+from gateway.solver.affine import Affine, Atom, Every, Form, Formula, atoms, symbols
 from gateway.solver.condense import Plan
 from gateway.solver.interval import SCALE, Box
+from gateway.solver.outline import Outline
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.terms import Answer, Bounds, Budget, Query, Terms, answer, solver
+from gateway.solver.terms import Answer, Bounds, Budget, Query, Terms, answer, demands, solver
 
 _LONGEST_FACTOR = 2**30  # Z3 keeps whole numbers of 32 bits in place
 _ROOM = 4  # times the declared range: beyond it the hull does not speak
@@ -54,9 +55,11 @@ class Hull:
         self._bounds = Bounds(context, self._solver, whole=True)
         self._goals: dict[int, z3.BoolRef] = {}
         self.rules = frozenset(duty.rule for duty in plan.duties) - _of_products(plan)
-        for index in sorted(self.rules):
+        for index, formulas in demands(plan).items():
+            if index not in self.rules:
+                continue
             goal = z3.Bool(f"hull violates {index}", context)
-            kept = [self._formula(d.formula) for d in plan.duties if d.rule == index]
+            kept = [self._formula(formula) for formula in formulas]
             self._solver.add(z3.Implies(goal, z3.Not(z3.And(kept))))
             self._goals[index] = goal
         self._others = {index: z3.Not(goal) for index, goal in self._goals.items()}
@@ -68,21 +71,17 @@ class Hull:
         self._solver.push()
 
     def state(self, box: Box, choices: Choices) -> None:
-        """State premises on this level."""
+        """State premises on this level; alternatives for what the box has."""
         for name, (low, high) in box.items():
             self._bounds.state(self._names[name], low, high)
         for name, values in choices.items():
-            if name in self._names and len(values) > 1:
+            if name in box and len(values) > 1:
                 ends = (z3.RealVal(str(value * SCALE), self._context) for value in values)
                 self._solver.add(z3.Or([self._names[name] == end for end in ends]))
 
     def pop(self) -> None:
         """Take the newest premises away."""
         self._solver.pop()
-
-    def clear(self) -> None:
-        """Take all premises away, also those that were being stated when something failed."""
-        self._solver.pop(self._solver.num_scopes())
 
     def reaches(self, box: Box) -> bool:
         """Whether a box is small enough for the rows' rounding to cover."""
@@ -133,71 +132,100 @@ def whole(form: Affine, room: Mapping[str, int]) -> tuple[Fraction, dict[str, in
 
 
 class Asked:
-    """A plan's rules put to Z3: first the hull, then, where that does not settle it, the exact rows.
+    """A plan's rules put to Z3: their outlines, then, where that does not settle it, hull and exact rows.
 
-    Premises are stated in two parts: those that no proposal changes, and those of one proposal.
+    Premises are stated in two parts: those that no proposal changes, and those of one proposal. The closer
+    questions are about few rules, and only the premises of these are stated for them.
     """
 
     def __init__(self, rules: RuleSet, plan: Plan, context: z3.Context, budget: Budget) -> None:
-        self._hull = Hull(context, plan, reach(rules, plan), budget)
         self._exact = Query(context, plan, budget)
+        self._outline = Outline(rules, plan, self._exact, budget)
+        self._hull = Hull(context, plan, reach(rules, plan), budget)
+        self._symbols = {
+            index: frozenset[str]().union(*map(symbols, formulas))
+            for index, formulas in demands(plan).items()
+        }
         self._common: Box = {}
-        self._own: Box = {}
-        self._whole: Box = {}
+        self._box: Box = {}
         self._choices: Choices = {}
-        self._within = self._fresh = self._opened = False
+        self._opened = False
 
     def stage(self, box: Box) -> None:
         """State what holds for every proposal, in place of what was stated before."""
-        self._hull.clear()
         self._common = box
-        self._within = self._hull.reaches(box)
-        self._hull.push()
-        self._hull.state(box, {})
-        self._hull.push()  # here, so that no proposal waits for it
-        self._fresh = True
+        self._outline.stage(box)
 
     def open(self, box: Box, choices: Choices) -> bool:
         """State the premises of one proposal, and exact alternatives for symbols that have few values.
 
         False when they cannot be met (S3). A point of the box shows that they can: no symbol binds another.
         """
-        self._own, self._whole, self._choices = box, {**self._common, **box}, choices
-        if not self._fresh:
-            self._hull.push()
-        self._fresh = False
-        self._hull.state(box, choices)
-        return all(low <= high for low, high in self._whole.values()) and all(
+        self._box, self._choices = {**self._common, **box}, choices
+        self._outline.open(box)
+        return all(low <= high for low, high in self._box.values()) and all(
             any(low <= value * SCALE <= high for value in values) for (low, high), values in self._several()
         )
 
     def close(self) -> None:
         """Take the proposal's premises away."""
-        self._hull.pop()
+        self._outline.close()
+        self._shut()
+
+    def any_of(self, rules: Collection[int]) -> Answer:
+        """Whether any of `rules` can be violated under the premises."""
+        left = self._outline.unsettled(rules, self._box)
+        if not left:
+            return Answer.UNSAT
+        settled = self._settled([index for index in left if index in self._hull.rules])
+        left = [index for index in left if index not in settled]
+        if not left:
+            return Answer.UNSAT
+        return self._exactly(self._of(left)).any_of(left)
+
+    def one(self, rule: int) -> Answer:
+        """Whether one rule can be violated under the premises."""
+        return self._exactly(self._of([rule])).one(rule)
+
+    def at(self, rule: int, point: Mapping[str, Fraction]) -> Answer:
+        """Whether one rule is violated at a point: `sat` where it is."""
+        there = {name: (int(point[name] * SCALE),) * 2 for name in self._symbols[rule]}
+        assert all(point[name] * SCALE == low for name, (low, _) in there.items())  # noqa: S101  an invariant
+        return self._exactly(there).one(rule)
+
+    def witness(self) -> dict[str, Fraction]:
+        """The assignment behind the last `sat`; symbols that it leaves out lie in the middle."""
+        found = {name: Fraction((low + high) // 2, SCALE) for name, (low, high) in self._box.items()}
+        found.update((name, values[0]) for name, values in self._choices.items() if name in found)
+        return {**found, **self._exact.witness()}
+
+    def _settled(self, rules: Collection[int]) -> frozenset[int]:
+        """`rules` where the hull shows that none can be violated, else none."""
+        box = self._of(rules)
+        if not rules or not self._hull.reaches(box):
+            return frozenset()
+        self._hull.push()
+        try:
+            self._hull.state(box, self._choices)
+            return frozenset(rules) if self._hull.keeps(rules) else frozenset()
+        finally:
+            self._hull.pop()
+
+    def _of(self, rules: Collection[int]) -> Box:
+        """The premises that some rules are about."""
+        names = frozenset[str]().union(*(self._symbols[index] for index in rules))
+        return {name: self._box[name] for name in sorted(names)}
+
+    def _exactly(self, box: Box) -> Query:
+        self._shut()
+        self._opened = True  # also where stating them fails: what was stated is taken away again
+        self._exact.open(box, {name: values for name, values in self._choices.items() if name in box})
+        return self._exact
+
+    def _shut(self) -> None:
         if self._opened:
             self._opened = False
             self._exact.close()
 
-    def any_of(self, rules: Collection[int]) -> Answer:
-        """Whether any of `rules` can be violated under the premises."""
-        if self._within and self._hull.reaches(self._own) and self._hull.keeps(rules):
-            left = [index for index in rules if index not in self._hull.rules]
-            return self._exactly().any_of(left) if left else Answer.UNSAT
-        return self._exactly().any_of(rules)
-
-    def one(self, rule: int) -> Answer:
-        """Whether one rule can be violated under the premises."""
-        return self._exactly().one(rule)
-
-    def witness(self) -> dict[str, Fraction]:
-        """The assignment behind the last `sat`."""
-        return self._exact.witness()
-
-    def _exactly(self) -> Query:
-        if not self._opened:
-            self._opened = True  # also where stating them fails: what was stated is taken away again
-            self._exact.open(self._whole, self._choices)
-        return self._exact
-
     def _several(self) -> list[tuple[tuple[int, int], tuple[Fraction, ...]]]:
-        return [(self._whole[n], v) for n, v in self._choices.items() if len(v) > 1 and n in self._whole]
+        return [(self._box[n], v) for n, v in self._choices.items() if len(v) > 1 and n in self._box]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
+from typing import NamedTuple
 
 from gateway.solver.affine import Affine, Atom, Every, Form, Formula, Pair, Quadratic, atoms, symbols
 
@@ -30,6 +31,11 @@ Box = Mapping[str, tuple[int, int]]
 def outward(low: Fraction, high: Fraction) -> tuple[int, int]:
     """An interval that holds this one, in units of 1 / `SCALE`."""
     return low.numerator * SCALE // low.denominator, -(-high.numerator * SCALE // high.denominator)
+
+
+def inward(low: Fraction, high: Fraction) -> tuple[int, int]:
+    """An interval that lies within this one, in units of 1 / `SCALE`."""
+    return -(-low.numerator * SCALE // low.denominator), high.numerator * SCALE // high.denominator
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +120,7 @@ class Rows:
     parts: tuple[Row | Rows, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Slack:
+class Slack(NamedTuple):
     """The least distance to a limit; `vacuous` where no limit applies. The formula holds when it is >= 0."""
 
     value: int
@@ -127,7 +132,7 @@ class Slack:
         return self.value >= 0
 
 
-_VACUOUS = 10**60
+VACUOUS = 10**60  # the slack of a formula without a limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +149,15 @@ class Scaled:
 
     def margin(self, slack: Slack) -> Fraction | None:
         """A slack in the user's unit, None where no limit applies."""
-        if slack.row is None or slack.value >= _VACUOUS:
+        if slack.row is None or slack.value >= VACUOUS:
             return None
         return Fraction(slack.value + slack.row.strict, self.unit)
+
+    def margin_in(self, slack: Slack, unit: int) -> int | None:
+        """The same as a whole number of parts of 1 / `unit`, a multiple of the formula's own."""
+        if slack.row is None or slack.value >= VACUOUS:
+            return None
+        return (slack.value + slack.row.strict) * (unit // self.unit)
 
 
 def scaled(formula: Formula) -> Scaled:
@@ -196,7 +207,7 @@ def _slack(formula: Row | Rows, box: Box) -> Slack:
         return Slack(formula.slack(box), formula)
     if formula.every:
         found = [_slack(part, box) for part in formula.parts]
-        return min(found, key=lambda s: s.value, default=Slack(_VACUOUS, None))
+        return min(found, key=lambda s: s.value, default=Slack(VACUOUS, None))
     return _alternatives(formula.parts, box)
 
 
@@ -208,6 +219,6 @@ def _alternatives(parts: tuple[Row | Rows, ...], box: Box) -> Slack:
         slack = _slack(part, box)
         alone = slack.row is None or slack.row.settled
         if alone and slack.holds:
-            return Slack(_VACUOUS, None)
+            return Slack(VACUOUS, None)
         (settled if alone else stateful).append(slack)
-    return max(stateful or settled, key=lambda s: s.value, default=Slack(-_VACUOUS, None))
+    return max(stateful or settled, key=lambda s: s.value, default=Slack(-VACUOUS, None))

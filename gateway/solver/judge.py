@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
+from operator import itemgetter
+from typing import NamedTuple
 
 import structlog
 import z3
@@ -21,11 +24,13 @@ from gateway.solver.predict import Facts, box, choices
 from gateway.solver.report import Shown, described, shown_point
 from gateway.solver.ruleset import Rule, RuleSet
 from gateway.solver.simulate import trajectory, violates
+from gateway.solver.table import Table
 from gateway.solver.terms import Answer, Budget
 
 log = structlog.get_logger().bind(component="solver")
 
 _PLANS = 8  # pairs of times kept ready
+_FARTHEST = 10**9  # in the list of findings: a rule without a limit
 _WITH_PROPOSAL = ("new:", "rate:", "e", "b")  # kinds of symbols that another proposal changes
 
 
@@ -43,13 +48,27 @@ class Judgement:
         return not self.undecided and not self.violated and bool(self.findings)
 
 
-@dataclass(frozen=True, slots=True)
-class Worst:
+class Worst(NamedTuple):
     """The duty of one rule that comes nearest to its limit."""
 
     slack: Slack
     duty: Duty
     scaled: Scaled
+
+
+class _Part:
+    """Some duties of some rules."""
+
+    def __init__(self, duties: Mapping[int, list[tuple[Duty, Scaled]]]) -> None:
+        self._duties = duties
+        self._table = _table(list(duties.values()))
+
+    def slacks(self, within: Box) -> dict[int, Fraction]:
+        found: dict[int, Fraction] = {}
+        for (rule, duties), least in zip(self._duties.items(), self._table.least(within), strict=True):
+            if least is not None:
+                found[rule] = Fraction(least[1].value, duties[least[0]][1].unit)
+        return found
 
 
 class Prepared:
@@ -65,6 +84,8 @@ class Prepared:
         self._duties: list[list[tuple[Duty, Scaled]]] = [[] for _ in self.plan.rules]
         for duty in self.plan.duties:
             self._duties[duty.rule].append((duty, scaled(duty.formula)))
+        self._table = _table(self._duties)
+        self.unit = lcm(1, *(formula.unit for duties in self._duties for _, formula in duties))
         self.timed = frozenset(
             index
             for index, rule in enumerate(self.plan.rules)
@@ -74,17 +95,19 @@ class Prepared:
         self.changing = frozenset(n for n in self.plan.symbols if n.startswith(_WITH_PROPOSAL))
         self._common = tuple(n for n in self.plan.symbols if n not in self.changing)
         self.binding = tuple(i for i in range(len(self.plan.rules)) if i not in self.informational)
-        self._movable: dict[int, list[tuple[Duty, Scaled]]] = {}
-        self._of_the_state: dict[int, list[tuple[Duty, Scaled]]] = {}
-        self._fixed: list[Scaled] = []
+        movable: dict[int, list[tuple[Duty, Scaled]]] = {}
+        of_the_state: dict[int, list[tuple[Duty, Scaled]]] = {}
+        fixed: list[tuple[Duty, Scaled]] = []
         for index in self.binding:
             for duty, formula in self._duties[index]:
-                if symbols(duty.formula) & self.changing:
-                    self._movable.setdefault(index, []).append((duty, formula))
-                    if not all(name.startswith(SETTLED) for name in symbols(duty.formula)):
-                        self._of_the_state.setdefault(index, []).append((duty, formula))
+                if formula.symbols & self.changing:
+                    movable.setdefault(index, []).append((duty, formula))
+                    if not all(name.startswith(SETTLED) for name in formula.symbols):
+                        of_the_state.setdefault(index, []).append((duty, formula))
                 else:
-                    self._fixed.append(formula)
+                    fixed.append((duty, formula))
+        self._movable, self._of_the_state = _Part(movable), _Part(of_the_state)
+        self._fixed = _table([fixed])
 
     def box(self, facts: Facts, new: Mapping[TagId, Fraction]) -> dict[str, tuple[int, int]]:
         """The premises of one proposal."""
@@ -99,28 +122,30 @@ class Prepared:
             self._staged = facts, common
         return self._staged[1]
 
-    def worst(self, index: int, within: Box) -> Worst | None:
-        """The nearest limit of one rule over a box."""
-        return _worst(self._duties[index], within)
+    def worsts(self, within: Box) -> list[Worst | None]:
+        """By rule, its nearest limit over a box; None where it demands nothing."""
+        return [
+            None if found is None else Worst(found[1], *duties[found[0]])
+            for duties, found in zip(self._duties, self._table.least(within), strict=True)
+        ]
 
     def slacks(self, within: Box, rules: Iterable[int]) -> dict[int, Fraction]:
         """Least slack of each of some rules, in its own unit."""
-        worst = ((index, self.worst(index, within)) for index in rules)
-        return {i: Fraction(w.slack.value, w.scaled.unit) for i, w in worst if w is not None}
+        worsts = self.worsts(within)
+        return {i: Fraction(w.slack.value, w.scaled.unit) for i in rules if (w := worsts[i]) is not None}
 
     def movable_slacks(self, within: Box) -> dict[int, Fraction]:
         """Least slack of each critical and standard rule, as far as a proposal can change it."""
-        worst = ((index, _worst(duties, within)) for index, duties in self._movable.items())
-        return {i: Fraction(w.slack.value, w.scaled.unit) for i, w in worst if w is not None}
+        return self._movable.slacks(within)
 
     def state_slacks(self, within: Box) -> dict[int, Fraction]:
         """The same of those rules that are about the plant's state as well."""
-        worst = ((index, _worst(duties, within)) for index, duties in self._of_the_state.items())
-        return {i: Fraction(w.slack.value, w.scaled.unit) for i, w in worst if w is not None}
+        return self._of_the_state.slacks(within)
 
     def hopeless(self, within: Box) -> bool:
         """Whether intervals cannot show what no proposal can change."""
-        return not all(formula.slack(within).holds for formula in self._fixed)
+        least = self._fixed.least(within)[0]
+        return least is not None and not least[1].holds
 
     def changed(self, facts: Facts, new: Mapping[TagId, Fraction], before: Box) -> dict[str, tuple[int, int]]:
         """The premises of another proposal, from those of one before."""
@@ -169,8 +194,7 @@ class Judge:
     def _judged(self, prepared: Prepared, within: Box, exempt: AbstractSet[int]) -> Judgement:
         holding: dict[int, Worst] = {}
         failing: dict[int, Worst] = {}
-        for index in range(len(prepared.plan.rules)):
-            worst = prepared.worst(index, within)
+        for index, worst in enumerate(prepared.worsts(within)):
             if worst is not None and index not in exempt:
                 (holding if worst.slack.holds else failing)[index] = worst
         answer = prepared.query.any_of(holding)
@@ -179,7 +203,7 @@ class Judge:
             return Judgement(findings=(), violated=(), undecided="the solver and the exact judge disagree")
         if answer is Answer.UNKNOWN:
             return Judgement(findings=(), violated=(), undecided="the solver gave no answer in its budget")
-        findings: list[tuple[Fraction, Finding]] = []
+        findings: list[tuple[int, Finding]] = []  # with the margin in units of 1 / `Prepared.unit`
         violated: list[Shown] = []
         undecided = ""
         for index, worst in failing.items():
@@ -189,13 +213,16 @@ class Judge:
             if shown is not None and binding:
                 violated.append(shown)
             margin = (finding.margin if isinstance(finding, Violated) else None) or Fraction(0)
-            findings.append((margin, finding))
+            findings.append((int(margin * prepared.unit), finding))
         for index, worst in holding.items():
             rule = prepared.plan.rules[index]
-            margin_or_none = worst.scaled.margin(worst.slack)
-            order = margin_or_none if margin_or_none is not None else Fraction(10**9)
-            findings.append((order, Holds(rule.module, rule.constraint.id, margin_or_none)))
-        findings.sort(key=lambda f: f[0])
+            order, least = (
+                worst.scaled.margin_in(worst.slack, prepared.unit),
+                worst.scaled.margin(worst.slack),
+            )
+            order = _FARTHEST * prepared.unit if order is None else order
+            findings.append((order, Holds(rule.module, rule.constraint.id, least)))
+        findings.sort(key=itemgetter(0))
         violated.sort(key=_telling)
         return Judgement(
             findings=tuple(f for _, f in findings), violated=tuple(violated), undecided=undecided
@@ -206,19 +233,22 @@ class Judge:
     ) -> tuple[Finding, Shown | None, str]:
         """A rule that intervals cannot show to hold: proved by Z3 alone (S8), violated, or unknown."""
         rule = prepared.plan.rules[index]
+        if worst.slack.row is not None:
+            witness = corner(within, worst.slack.row)
+            point = violates(self.rules, prepared.plan, worst.duty, witness)
+            if point is not None and prepared.query.at(index, witness) is Answer.SAT:
+                return self._violated(prepared, rule, worst.duty, witness, point, worst, within)
         answer = prepared.query.one(index)
         if answer is Answer.UNSAT:
             return Holds(rule.module, rule.constraint.id), None, ""
         if answer is Answer.UNKNOWN:
             reason = f"`{rule.constraint.id}`: the solver gave no answer in its budget"
             return Unknown(rule.module, rule.constraint.id, reason), None, reason
-        witnesses = [(worst.duty, corner(within, worst.slack.row))] if worst.slack.row is not None else []
         model = prepared.query.witness()
-        witnesses += [(duty, model) for duty in prepared.duties(index)]
-        for duty, witness in witnesses:
-            point = violates(self.rules, prepared.plan, duty, witness)
+        for duty in prepared.duties(index):
+            point = violates(self.rules, prepared.plan, duty, model)
             if point is not None:
-                return self._violated(prepared, rule, duty, witness, point, worst, within)
+                return self._violated(prepared, rule, duty, model, point, worst, within)
         log.error("judges_disagreed", constraint=rule.constraint.id, said="the witness violates nothing")
         reason = f"`{rule.constraint.id}`: the solver and the exact judge disagree"
         return Unknown(rule.module, rule.constraint.id, reason), None, reason
@@ -247,13 +277,8 @@ class Judge:
         return finding, Shown(finding, described(self.rules, rule, point, start, prepared.plan, duty)), ""
 
 
-def _worst(duties: Iterable[tuple[Duty, Scaled]], within: Box) -> Worst | None:
-    found: Worst | None = None
-    for duty, formula in duties:
-        slack = formula.slack(within)
-        if found is None or slack.value * found.scaled.unit < found.slack.value * formula.unit:
-            found = Worst(slack, duty, formula)
-    return found
+def _table(duties: Iterable[list[tuple[Duty, Scaled]]]) -> Table:
+    return Table([[formula for _, formula in mine] for mine in duties])
 
 
 def _telling(shown: Shown) -> tuple[bool, bool, Fraction]:

@@ -117,6 +117,16 @@ def fraction(value: z3.ExprRef) -> Fraction:
     return Fraction(value.numerator_as_long(), value.denominator_as_long())
 
 
+def demands(plan: Plan) -> dict[int, list[Formula]]:
+    """By rule, in order, the formulas that must hold, each once: many instants ask the same."""
+    found: dict[int, list[Formula]] = {}
+    for duty in sorted(plan.duties, key=lambda duty: duty.rule):
+        mine = found.setdefault(duty.rule, [])
+        if duty.formula not in mine:
+            mine.append(duty.formula)
+    return found
+
+
 class Bounds:
     """Bounds of symbols through the C interface: a dozen times cheaper than z3py's terms.
 
@@ -127,11 +137,11 @@ class Bounds:
         """`whole` where the symbols themselves are in units of 1 / `SCALE`."""
         self._context, self._solver = context, solver  # kept alive with their raw handles
         self._real = z3.RealSort(context)
-        self._whole, self._unit = whole, "" if whole else f"/{SCALE}"
+        self._unit = "" if whole else f"/{SCALE}"
 
     def state(self, constant: z3.ArithRef, low: int, high: int) -> None:
         """Assert `low <= constant <= high`, both in units of 1 / `SCALE`."""
-        if low == high and not self._whole:
+        if low == high:
             self._add(z3core.Z3_mk_eq, constant, low)
         else:
             self._add(z3core.Z3_mk_ge, constant, low)
@@ -154,19 +164,20 @@ class Query:
     """One plan in one solver. Each call adds one check's premises and takes them away again."""
 
     def __init__(self, context: z3.Context, plan: Plan, budget: Budget) -> None:
-        self._plan, self._terms = plan, Terms(context)
+        self.terms = Terms(context)
         products = any(isinstance(atom.form, Quadratic) for d in plan.duties for atom in atoms(d.formula))
         self._solver = solver(context, budget, products=products)
         self._bounds = Bounds(context, self._solver)
+        self.kept: dict[int, z3.BoolRef] = {}  # by rule, everything that it demands
         self._goals: dict[int, z3.BoolRef] = {}
-        for index in sorted({duty.rule for duty in plan.duties}):
-            goal = z3.Bool(f"violates {index}", context)
-            kept = [self._terms.formula(d.formula) for d in plan.duties if d.rule == index]
-            self._solver.add(z3.Implies(goal, z3.Not(z3.And(kept))))
-            self._goals[index] = goal
+        for index, formulas in demands(plan).items():
+            self.kept[index] = z3.And([self.terms.formula(formula) for formula in formulas])
+            self._goals[index] = z3.Bool(f"violates {index}", context)
+            self._solver.add(z3.Implies(self._goals[index], z3.Not(self.kept[index])))
         self._others = {index: z3.Not(goal) for index, goal in self._goals.items()}
         self._any = z3.Bool("violates any", context)
         self._solver.add(z3.Implies(self._any, z3.Or(list(self._goals.values()))))
+        self._within: Box = {}
 
     def open(self, box: Box, choices: Mapping[str, tuple[Fraction, ...]]) -> bool:
         """State the premises of one check: a box, and exact alternatives for values in force.
@@ -174,15 +185,16 @@ class Query:
         False when they cannot be met (S3). A point of the box shows that they can: no symbol binds another.
         """
         self._solver.push()
+        self._within = box
         possible = all(low <= high for low, high in box.values())
         for name, (low, high) in box.items():
-            self._bounds.state(self._terms.name(name), low, high)
+            self._bounds.state(self.terms.name(name), low, high)
         for name, values in choices.items():
             if len(values) > 1 and name in box:
                 low, high = box[name]
                 possible = possible and any(low <= value * SCALE <= high for value in values)
-                constant = self._terms.name(name)
-                self._solver.add(z3.Or([constant == self._terms.number(v) for v in values]))
+                constant = self.terms.name(name)
+                self._solver.add(z3.Or([constant == self.terms.number(v) for v in values]))
         return possible
 
     def close(self) -> None:
@@ -199,9 +211,8 @@ class Query:
         return answer(self._solver.check(self._goals[rule]))
 
     def witness(self) -> dict[str, Fraction]:
-        """The assignment behind the last `sat`."""
+        """The assignment behind the last `sat`, for the symbols that have premises."""
         model = self._solver.model()
         return {
-            name: fraction(model.eval(self._terms.name(name), model_completion=True))
-            for name in self._plan.symbols
+            name: fraction(model.eval(self.terms.name(name), model_completion=True)) for name in self._within
         }

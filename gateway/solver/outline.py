@@ -1,0 +1,222 @@
+"""Each rule over the few symbols that carry it, whatever the others may be: what Z3 is asked first.
+
+Most symbols of a condensed rule hardly move it: the inflow, the leak and the pump of one second against the
+level itself. In a rule's outline they stand at their worst of everything the rule set allows them, which is
+one number. What is left is a handful of short rows, and of a rule's many instants only the worst remains.
+
+An outline is only ever stronger than its rule. That is not taken on trust: when a plan is prepared Z3 is
+asked of every rule whether a point within those limits keeps the outline and misses the rule. A rule of which
+it does not say no, for whatever reason, has no outline. So when Z3 then finds no point of a check's box that
+misses an outline, no point of it misses the rule, and nothing but Z3 has added up anything. Where a check's
+box goes beyond the limits, or may miss an outline, the hull and then the exact rows are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from fractions import Fraction
+from math import ceil, gcd, lcm
+
+import z3
+
+from gateway.core.tag import TagId
+from gateway.solver.affine import Affine, Atom, Every, Form, Formula, Some, atoms, symbols
+from gateway.solver.condense import Plan
+from gateway.solver.interval import SCALE, Box, inward, scaled
+from gateway.solver.module import Interval
+from gateway.solver.motion import grown
+from gateway.solver.ruleset import RuleSet
+from gateway.solver.table import Table
+from gateway.solver.terms import Answer, Bounds, Budget, Query, answer, solver
+
+UNIT = 10**6  # symbols of an outline are in units of 1 / `UNIT`: most numbers fit Z3's short ones
+_COARSER = SCALE // UNIT
+_MOST_FOLDED = Fraction(1, 32)  # of what moves a row most: how much may stand at its worst
+_FACTS = ("rate", "held", "age", "kept_on", "may_rise", "good", "for")
+
+Limits = Mapping[str, Interval]  # by symbol; what has none is never folded
+
+_Shape = tuple[bool, tuple[tuple[str, Fraction], ...]] | tuple[str, tuple["_Shape", ...]]
+
+
+def limits(rules: RuleSet, plan: Plan) -> dict[str, Interval]:
+    """Where the rule set says that a symbol lies: disturbances, and ranges as far as they can be left."""
+    found: dict[str, Interval] = {}
+    for name in plan.symbols:
+        kind, _, rest = name.partition(":")
+        if rest in rules.disturbances:
+            found[name] = rules.disturbances[rest]
+            continue
+        variable = rules.variables.get(TagId(rest))
+        if variable is None or kind in _FACTS:
+            continue
+        low, high = variable.range
+        if kind[0] in "mp":
+            low, high = grown(variable, variable.range, plan.instant(len(plan.segments)))
+        if variable.physical is not None:
+            low, high = min(low, variable.physical[0]), max(high, variable.physical[1])
+        found[name] = low, high
+    return found
+
+
+def outlines(plan: Plan, within: Limits) -> dict[int, Formula]:
+    """By rule, a formula that is nowhere true within the limits where the rule is not; none for products."""
+    found: dict[int, dict[_Shape, list[Fraction]]] = {}
+    for duty in plan.duties:
+        mine = found.setdefault(duty.rule, {})
+        if not all(isinstance(atom.form, Affine) for atom in atoms(duty.formula)):
+            continue
+        constants: list[Fraction] = []
+        shape = _shape(duty.formula, within, constants)
+        known = mine.get(shape)
+        mine[shape] = constants if known is None else list(map(max, known, constants))
+    of_products = {
+        duty.rule
+        for duty in plan.duties
+        if not all(isinstance(atom.form, Affine) for atom in atoms(duty.formula))
+    }
+    return {
+        rule: Every(tuple(_formula(shape, iter(constants)) for shape, constants in shapes.items()))
+        for rule, shapes in found.items()
+        if rule not in of_products
+    }
+
+
+def _shape(formula: Formula, within: Limits, constants: list[Fraction]) -> _Shape:
+    """What is left of a formula but the constants of its rows, which are added to `constants`."""
+    if isinstance(formula, Atom):
+        constant, factors = _folded(formula.form, within)
+        constants.append(constant)
+        return formula.strict, factors
+    name = "every" if isinstance(formula, Every) else "some"
+    return name, tuple(_shape(part, within, constants) for part in formula.parts)
+
+
+def _formula(shape: _Shape, constants: Iterator[Fraction]) -> Formula:
+    kind, parts = shape
+    if isinstance(kind, bool):
+        return Atom(Affine(next(constants), dict(parts)), kind)  # type: ignore[arg-type]
+    made = tuple(_formula(part, constants) for part in parts)  # type: ignore[arg-type]
+    return Every(made) if kind == "every" else Some(made)
+
+
+def _folded(form: Form, within: Limits) -> tuple[Fraction, tuple[tuple[str, Fraction], ...]]:
+    """Constant, rounded up, and whole factors of the row with what hardly moves it at its worst."""
+    assert isinstance(form, Affine), "products have no outline"  # noqa: S101  an invariant
+    weights = {n: abs(c) * (within[n][1] - within[n][0]) for n, c in form.terms.items() if n in within}
+    left = _MOST_FOLDED * max(weights.values(), default=Fraction(0))
+    constant, kept = form.constant, dict(form.terms)
+    for name in sorted(weights, key=lambda n: (weights[n], n)):
+        left -= weights[name]
+        if left < 0:
+            break
+        factor = kept.pop(name)
+        constant += factor * within[name][factor > 0]
+    if not kept:
+        return Fraction(ceil(constant * UNIT), UNIT), ()
+    whole = lcm(*(c.denominator for c in kept.values()))
+    size = Fraction(whole, gcd(*(int(c * whole) for c in kept.values())))
+    return Fraction(ceil(constant * size * UNIT), UNIT), tuple(sorted((n, c * size) for n, c in kept.items()))
+
+
+def _proved(found: Mapping[int, Formula], within: Limits, exact: Query, budget: Budget) -> dict[int, Formula]:
+    """The outlines of which Z3 says that they keep their rules within the limits."""
+    asked = solver(exact.terms.context, budget)
+    for name, (low, high) in within.items():
+        symbol = exact.terms.name(name)
+        asked.add(symbol >= exact.terms.number(low), symbol <= exact.terms.number(high))
+    proved: dict[int, Formula] = {}
+    for rule, formula in found.items():
+        asked.push()
+        asked.add(exact.terms.formula(formula), z3.Not(exact.kept[rule]))
+        if answer(asked.check()) is Answer.UNSAT:
+            proved[rule] = formula
+        asked.pop()
+    return proved
+
+
+class Outline:
+    """The outlines of a plan in one solver. What no proposal changes is stated before the others."""
+
+    def __init__(self, rules: RuleSet, plan: Plan, exact: Query, budget: Budget) -> None:
+        """`exact` has the plan's rules in full: what an outline must keep."""
+        self._terms, self._context = exact.terms, exact.terms.context
+        within = limits(rules, plan)
+        found = _proved(outlines(plan, within), within, exact, budget)
+        self._solver = solver(self._context, budget)
+        used = sorted(frozenset[str]().union(*(symbols(formula) for formula in found.values())))
+        self._names = {name: z3.Real(f"{name} in 1e-6", self._context) for name in used}
+        self._bounds = Bounds(self._context, self._solver, whole=True)
+        self._goals: dict[int, z3.BoolRef] = {}
+        for index, formula in found.items():
+            self._goals[index] = z3.Bool(f"outline misses {index}", self._context)
+            self._solver.add(z3.Implies(self._goals[index], z3.Not(self._term(formula))))
+        self._others = {index: z3.Not(goal) for index, goal in self._goals.items()}
+        self._any = z3.Bool("outline misses any", self._context)
+        self._solver.add(z3.Implies(self._any, z3.Or([self._none(), *self._goals.values()])))
+        self._table = Table([[scaled(formula)] for formula in found.values()])
+        self._limits = [(name, *inward(*interval)) for name, interval in within.items()]
+        self._common: dict[str, tuple[int, int]] = {}
+        self._box: dict[str, tuple[int, int]] = {}
+
+    def stage(self, box: Box) -> None:
+        """State premises that hold for every proposal, in place of all that was stated before."""
+        self._solver.pop(self._solver.num_scopes())
+        self._common = {}
+        self._common = self._stated(box)
+        self._solver.push()  # here, so that no proposal waits for it
+
+    def open(self, box: Box) -> None:
+        """State the premises of one proposal beside those."""
+        self._box = {**self._common, **self._stated(box)}
+
+    def close(self) -> None:
+        """Take the proposal's premises away."""
+        self._solver.pop()
+        self._solver.push()
+
+    def unsettled(self, rules: Collection[int], box: Box) -> list[int]:
+        """Those of `rules` of which Z3 was not heard to say that all of the box keeps them.
+
+        `box` is all of the premises that are stated. Intervals choose what is asked about; the rest is left
+        to a closer question.
+        """
+        if not all(low <= box[name][0] and box[name][1] <= high for name, low, high in self._limits):
+            return list(rules)
+        least = self._table.least(self._box)
+        far = {
+            index
+            for index, found in zip(self._goals, least, strict=True)
+            if found is not None and found[1].holds and index in rules
+        }
+        others = [other for index, other in self._others.items() if index not in far]
+        if not far or answer(self._solver.check(self._any, *others)) is not Answer.UNSAT:
+            return list(rules)
+        return [index for index in rules if index not in far]
+
+    def _stated(self, box: Box) -> dict[str, tuple[int, int]]:
+        """State the bounds of the symbols that outlines have, and tell what was stated."""
+        found: dict[str, tuple[int, int]] = {}
+        for name in box.keys() & self._names.keys():
+            low, high = box[name]
+            least, most = low // _COARSER, -(-high // _COARSER)
+            found[name] = least * _COARSER, most * _COARSER
+            self._bounds.state(self._names[name], least, most)
+        return found
+
+    def _none(self) -> z3.BoolRef:
+        return z3.BoolVal(val=False, ctx=self._context)
+
+    def _term(self, formula: Formula) -> z3.BoolRef:
+        match formula:
+            case Atom(form, strict):
+                return self._row(form, strict=strict)
+            case Every(parts):
+                return z3.And([z3.BoolVal(val=True, ctx=self._context), *map(self._term, parts)])
+            case _:
+                return z3.Or([self._none(), *map(self._term, formula.parts)])
+
+    def _row(self, form: Form, *, strict: bool) -> z3.BoolRef:
+        assert isinstance(form, Affine), "products have no outline"  # noqa: S101  an invariant
+        parts = ((factor, self._names[name]) for name, factor in form.terms.items())
+        return self._terms.negative(self._terms.total(form.constant * UNIT, parts), strict=strict)
