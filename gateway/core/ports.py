@@ -19,7 +19,7 @@ from gateway.core.decision import (
     StateSet,
     WriteOutcome,
 )
-from gateway.core.tag import TagId
+from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import Snapshot
 
 __all__ = [
@@ -92,6 +92,13 @@ class SetpointSink(Protocol):
 
 class AuditLog(Protocol):
     """Records that must last."""
+
+    def expect(self, request: CheckRequest, inputs: Mapping[TagId, TagValue]) -> None:
+        """A record of this check, on these inputs, will follow: what can be worked out now need not be then.
+
+        Never waits and promises nothing.
+        """
+        ...
 
     async def append(self, record: DecisionRecord) -> None:
         """Durable when this returns; raises `StorageError`, and then nothing may be written."""

@@ -163,7 +163,12 @@ class Decider:
             work.rules = rules = self._rules.current
             started = self._clock.monotonic()
             request = _check_request(work, rules.generation, proposal, may_repair=may_repair)
-            result, state = await self._checker.check(request, work.request.deadline)
+            # While the checker works, main has time for what the record will say.
+            ahead = asyncio.get_running_loop().call_soon(self._audit.expect, request, work.snapshot.values)
+            try:
+                result, state = await self._checker.check(request, work.request.deadline)
+            finally:
+                ahead.cancel()
             spent_ms = 1000 * (self._clock.monotonic() - started)
             work.timings["check"] = work.timings.get("check", 0.0) + spent_ms
             if self._rules.current.generation == rules.generation:

@@ -16,12 +16,13 @@ from typing import TypeVar
 import structlog
 
 from gateway.core.clock import Clock
-from gateway.core.decision import DecisionId, DecisionRecord, PointId, WriteOutcome
+from gateway.core.decision import CheckRequest, DecisionId, DecisionRecord, PointId, WriteOutcome
 from gateway.core.errors import StorageError
 from gateway.core.health import PartHealth
+from gateway.core.tag import TagId, TagValue
 from gateway.storage import chain, reading
 from gateway.storage.chain import AuditRow, ChainReport
-from gateway.storage.codec import certificate_digest, record_to_plain
+from gateway.storage.codec import certificate_digest, record_to_plain, spell_ahead
 from gateway.storage.reading import AuditedDecision, AuditEvent
 
 log = structlog.get_logger().bind(component="audit")
@@ -86,6 +87,10 @@ class AuditLog:
             await asyncio.to_thread(self._stop_writer, self._writer, grace_s)
         self._readers.submit(self._close_reading)
         self._readers.shutdown(wait=False)
+
+    def expect(self, request: CheckRequest, inputs: Mapping[TagId, TagValue]) -> None:
+        """See `gateway.core.ports.AuditLog`."""
+        spell_ahead(request, inputs)
 
     async def append(self, record: DecisionRecord) -> None:
         """Durable when this returns; raises `StorageError`, and then nothing may be written.

@@ -6,6 +6,7 @@ digest covers must not depend on who wrote it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Mapping
@@ -15,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.decision import DecisionId, DecisionRecord, Mode, PointId, WriteOutcome
+from gateway.core.decision import CheckRequest, DecisionId, DecisionRecord, Mode, PointId, WriteOutcome
 from gateway.core.errors import StorageError
-from gateway.core.tag import TagId, number_text
-from gateway.storage.codec_checks import examination_to_plain, with_examinations
+from gateway.core.tag import TagId, TagValue, number_text
+from gateway.storage.codec_checks import examination_to_plain, spelt, with_examinations
 from gateway.storage.codec_parts import (
     finding_from_plain,
     finding_to_plain,
@@ -31,6 +32,7 @@ from gateway.storage.codec_parts import (
     tag_value_from_plain,
     tag_value_to_plain,
 )
+from gateway.storage.memo import Memo
 
 CERTIFICATE_FORMAT = "o3-certificate/1"
 _AFTER_THE_EVIDENCE = frozenset({"write_outcome", "certificate_digest", "timings_ms", "shadow"})
@@ -90,6 +92,20 @@ def certificate_digest(record: DecisionRecord, rule_sets: Mapping[int, bytes] = 
     return "sha256:" + hashlib.sha256(certificate_document(record, rule_sets)).hexdigest()
 
 
+def spell_ahead(request: CheckRequest, inputs: Mapping[TagId, TagValue]) -> None:
+    """Work out what a record of this check, on these inputs, will say of them; for whoever has time now."""
+    with contextlib.suppress(ValueError, OverflowError):  # told when the record is made
+        _inputs.of(inputs)
+        spelt.of(request)
+
+
+def _inputs_to_plain(inputs: Mapping[TagId, TagValue]) -> dict[str, Any]:
+    return {tag: tag_value_to_plain(value) for tag, value in inputs.items()}
+
+
+_inputs = Memo(_inputs_to_plain)
+
+
 class _Newest:
     """Plain data of the record turned last: a decision's digest is made of it, then its row."""
 
@@ -133,7 +149,7 @@ def _record_to_plain(record: DecisionRecord) -> dict[str, Any]:
             "written": registers_to_plain(record.written),
             "written_by": record.written_by,
             "findings": [finding_to_plain(f) for f in record.findings],
-            "inputs": {tag: tag_value_to_plain(v) for tag, v in record.inputs.items()},
+            "inputs": _inputs.of(record.inputs),
             "generation": record.generation,
             "rule_set_digest": record.rule_set_digest,
             "model_digest": record.model_digest,

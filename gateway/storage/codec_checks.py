@@ -29,6 +29,7 @@ from gateway.storage.codec_parts import (
     tag_value_from_plain,
     tag_value_to_plain,
 )
+from gateway.storage.memo import Memo
 
 
 def examination_to_plain(record: DecisionRecord, examination: Examination | None) -> dict[str, Any] | None:
@@ -45,11 +46,25 @@ def examination_to_plain(record: DecisionRecord, examination: Examination | None
             "findings": [finding_to_plain(f) for f in result.findings],
         }
     )
-    return {
+    return spelt.of(request) | {
         "decision": None if request.decision == record.id else request.decision,
         "point": None if request.point == record.point else request.point,
-        "generation": request.generation,
         "inputs": _inputs_to_plain(record, request),
+        "result": said
+        | {
+            "generation": result.generation,
+            "rule_set_digest": result.rule_set_digest,
+            "proposal": None if result.proposal is None else proposal_to_plain(result.proposal),
+            "recovery": result.recovery,
+            "timings_ms": {stage: repr(float(ms)) for stage, ms in result.timings_ms.items()},
+        },
+    }
+
+
+def _request_to_plain(request: CheckRequest) -> dict[str, Any]:
+    """All of a check's question that does not depend on whose record it stands in."""
+    return {
+        "generation": request.generation,
         "taken_at": repr(float(request.taken_at)),
         "history": {
             tag: [[decimal_text(e.value), repr(float(e.ceased_s_ago))] for e in entries]
@@ -62,15 +77,10 @@ def examination_to_plain(record: DecisionRecord, examination: Examination | None
         "effect_delay_s": repr(float(request.effect_delay_s)),
         "may_repair": request.may_repair,
         "restraint": None if request.restraint == UNRESTRAINED else _restraint_to_plain(request.restraint),
-        "result": said
-        | {
-            "generation": result.generation,
-            "rule_set_digest": result.rule_set_digest,
-            "proposal": None if result.proposal is None else proposal_to_plain(result.proposal),
-            "recovery": result.recovery,
-            "timings_ms": {stage: repr(float(ms)) for stage, ms in result.timings_ms.items()},
-        },
     }
+
+
+spelt = Memo(_request_to_plain)  # worked out while the check is still under way
 
 
 def with_examinations(

@@ -305,6 +305,9 @@ class _Checker:
 
 
 class _NoAudit:
+    def expect(self, request: CheckRequest, inputs: Mapping[TagId, TagValue]) -> None:
+        """Nothing is kept."""
+
     async def append(self, record: DecisionRecord) -> None:
         """Nothing is kept."""
 

@@ -101,6 +101,7 @@ class LimitChecker:
     async def check(self, request: CheckRequest, deadline: Deadline) -> tuple[CheckResult, StateSet | None]:
         del deadline
         self.requests.append(request)
+        await asyncio.sleep(0)  # another process never answers at once
         self.on_check(request)
         wanted = request.proposal or proposal(self.backup, "backup")
         ok = wanted.values[0].value <= self.limit
@@ -122,6 +123,10 @@ class MemoryAudit:
 
     full: bool = False
     records: list[DecisionRecord] = field(default_factory=list)
+    expected: list[tuple[CheckRequest, Mapping[TagId, TagValue]]] = field(default_factory=list)
+
+    def expect(self, request: CheckRequest, inputs: Mapping[TagId, TagValue]) -> None:
+        self.expected.append((request, inputs))
 
     async def append(self, record: DecisionRecord) -> None:
         if self.full:

@@ -363,6 +363,15 @@ async def test_s14_nothing_is_written_once_the_device_no_longer_proves_that_it_r
     assert house.point.previous() == {PUMP: Fraction(40)}
 
 
+async def test_what_the_record_will_say_of_its_check_is_known_to_the_log_while_it_is_made() -> None:
+    house = House()
+    record = await decided(house)
+
+    ((request, inputs),) = house.audit.expected
+    assert request is house.checker.requests[0]
+    assert inputs is record.inputs
+
+
 async def test_the_checker_gets_ready_while_the_model_works_and_only_then() -> None:
     house = House()
     await decided(house)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from fractions import Fraction
@@ -38,7 +39,7 @@ from gateway.core.errors import StorageError
 from gateway.core.quality import StatusCode
 from gateway.core.restraint import UNRESTRAINED, Restraint
 from gateway.core.tag import TagId, TagValue
-from gateway.storage.codec import certificate_digest, decode_record, encode_record
+from gateway.storage.codec import certificate_digest, decode_record, encode_record, spell_ahead
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _number = st.fractions()
@@ -221,6 +222,38 @@ def test_a_record_that_differs_in_one_part_from_the_one_before_is_written_as_it_
     assert digested == first | {"certificate_digest": "sha256:1"}
     assert other == digested | {"written_by": "backup"}
     assert json.loads(encode_record(record)) == first
+
+
+def test_a_record_says_the_same_when_parts_of_it_were_spelt_ahead_of_it() -> None:
+    pump = TagId("TK1.P101.SP")
+    request = CheckRequest(
+        decision=DecisionId("d-1"),
+        point=PointId("buffer-tank"),
+        generation=12,
+        inputs={TagId("A"): _sample(1.0)},
+        taken_at=10.25,
+        history={pump: (InForce(Fraction(25, 2), 0.0), InForce(Fraction(1, 3), 0.5))},
+        held_s={pump: 4.5},
+        proposal=None,
+        carried=StateSet(at=9.5, intervals={"A": StateInterval(Fraction(1, 2), Fraction(2, 3))}),
+        hold_s=1.2,
+        effect_delay_s=0.3,
+    )
+    verdict = Permitted((RegisterValue(pump, 125, Fraction(25, 2)),))
+    record = a_record(inputs=request.inputs, outcome=verdict)
+    result = CheckResult(
+        verdict=verdict,
+        findings=record.findings,
+        generation=12,
+        rule_set_digest="sha256:aa",
+    )
+    record = replace(record, examined=Examination(request=request, result=result))
+    of_itself = copy.deepcopy(record)
+
+    spell_ahead(request, request.inputs)
+
+    assert encode_record(record) == encode_record(of_itself)
+    assert decode_record(encode_record(record)) == record
 
 
 def test_the_certificate_covers_the_evidence_and_not_what_came_after() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -96,3 +97,11 @@ async def test_a_worker_that_answers_what_nobody_asked_is_lost(worker: WorkerPro
 
     assert await asyncio.wait_for(worker.wait(), 5.0) is not None
     assert not worker.alive
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="scheduling classes are Linux's")
+async def test_a_worker_does_not_take_the_core_of_whoever_wakes_it(worker: WorkerProcess) -> None:
+    assert worker.pid is not None
+
+    assert os.sched_getscheduler(worker.pid) == os.SCHED_BATCH
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
