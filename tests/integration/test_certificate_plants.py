@@ -115,7 +115,8 @@ def test_every_case_of_a_shipped_module_is_decided_alike_by_an_smt_solver(
 
 
 @pytest.mark.xfail(
-    strict=False, reason="interval bounds of rules about labels are not read back yet; see docs/limitations.md"
+    strict=False,
+    reason="interval bounds of rules about labels are not read back yet; see docs/limitations.md",
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_s7_where_the_independent_checker_cannot_read_a_module_a_solver_must_answer(
