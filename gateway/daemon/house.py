@@ -115,6 +115,7 @@ class House:
             model_digest=self.model_digest,
             bindings=self.bindings,
             take_over=self.take_over,
+            audit=self.audit,
         )
         outputs = tuple(tag for point in self.points.values() for tag in point.settings.outputs)
         proofs = ProofBook(state_dir / "proofs.json")

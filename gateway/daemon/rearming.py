@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
 from gateway.config.model import GatewayConfig
 from gateway.core.clock import Clock
-from gateway.core.decision import Mode, PointId
-from gateway.core.errors import LinkError
+from gateway.core.decision import DecisionRecord, Mode, PointId
+from gateway.core.errors import LinkError, StorageError
 from gateway.core.tag import TagId
 from gateway.core.tagstore import TagStore
 from gateway.daemon.binding import Bindings
@@ -21,6 +21,7 @@ from gateway.pipeline.rearm import ArmedBefore, not_armable, not_rearmable
 from gateway.pipeline.rules import RulesHolder
 from gateway.pipeline.writer import SetpointWriter
 from gateway.protocols.modbus.handover import WorkingState
+from gateway.storage.audit import AuditLog
 from gateway.storage.state import DurableState
 
 log = structlog.get_logger().bind(component="rearm")
@@ -28,6 +29,7 @@ log = structlog.get_logger().bind(component="rearm")
 _LOOK_S = 0.2
 _GIVE_UP_S = 600.0
 _HOUR_S = 3600.0
+_NEWEST = 50  # decisions; what is confirmed is remembered well within a second
 
 
 class Rearming:
@@ -47,10 +49,12 @@ class Rearming:
         model_digest: Callable[[Point], str],
         bindings: Bindings,
         take_over: TakeOver,
+        audit: AuditLog,
     ) -> None:
         self._config, self._clock, self._points, self._rules = config, clock, points, rules
         self._store, self._writer, self._state, self._modes = store, writer, state, modes
         self._model_digest, self._bindings, self._take_over = model_digest, bindings, take_over
+        self._audit = audit
 
     async def run(self) -> None:
         """Never ends by itself: a point that may not be armed again waits for a person."""
@@ -90,10 +94,23 @@ class Rearming:
             working = await self._take_over.ask(point)
         except LinkError as exc:
             return f"the PLC's working values cannot be read: {exc}"
-        moved = moved_since(working, self._state.point(point.settings.id).last_confirmed)
+        last_confirmed = self._state.point(point.settings.id).last_confirmed
+        moved = moved_since(working, last_confirmed)
+        if moved and await self._wrote_it(point, working, last_confirmed):
+            moved = ""
         if moved:
             await self._modes.unrequested(point, moved)
         return moved or self._take_over.foreign(point, working)
+
+    async def _wrote_it(
+        self, point: Point, working: WorkingState, last_confirmed: Mapping[TagId, int]
+    ) -> bool:
+        try:
+            newest = await self._audit.recent(_NEWEST, point.settings.id)
+        except StorageError as exc:  # then nobody can say that it was us
+            log.warning("audit_unread", point=point.settings.id, problem=str(exc))
+            return False
+        return written_since((entry.record for entry in newest), working, last_confirmed)
 
     def _why_not(self, point: Point) -> str:
         memory = self._state.point(point.settings.id)
@@ -131,3 +148,22 @@ def moved_since(working: WorkingState, last_confirmed: Mapping[TagId, int]) -> s
         for tag, value in working.values.items()
         if tag in last_confirmed and value.raw != last_confirmed[tag]
     )
+
+
+def written_since(
+    newest_first: Iterable[DecisionRecord], working: WorkingState, last_confirmed: Mapping[TagId, int]
+) -> bool:
+    """Whether in force is the whole block of an armed decision recorded since the last one confirmed.
+
+    A daemon killed after the bytes and before it remembered them left an unconfirmed write: its own (S18).
+    """
+    in_force = {tag: value.raw for tag, value in working.values.items()}
+    for record in newest_first:
+        block = {value.tag: value.raw for value in record.written}
+        if record.mode is not Mode.ARMED or record.what_if or not block:
+            continue
+        if block == in_force:
+            return True
+        if block == last_confirmed:
+            return False
+    return False

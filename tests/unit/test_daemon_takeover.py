@@ -7,10 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from gateway.core.clock import Deadline
-from gateway.core.decision import RegisterValue
+from gateway.core.decision import DecisionId, DecisionRecord, Mode, Permitted, PointId, RegisterValue
 from gateway.core.errors import LinkBrokenError
 from gateway.daemon.readback import ReadBack
-from gateway.daemon.rearming import moved_since
+from gateway.daemon.rearming import moved_since, written_since
 from gateway.daemon.takeover import TakeOver
 from gateway.pipeline.history import OutputHistory
 from gateway.protocols.modbus.handover import WorkingState
@@ -91,3 +91,39 @@ def test_s23_in_force_must_be_what_was_confirmed_last_unless_the_plcs_fallback_m
     local = replace(working(pump(55)), remote=False, in_control=False)
     assert moved_since(local, {PUMP: 400})  # neither we nor its fallback: somebody
     assert moved_since(working(pump(55)), {}) == ""
+
+
+def decided(setpoint: int, *, mode: Mode = Mode.ARMED, what_if: bool = False) -> DecisionRecord:
+    value = pump(setpoint)
+    return DecisionRecord(
+        id=DecisionId("d-1"),
+        point=PointId("tank"),
+        mode=mode,
+        requested_by="period",
+        received_utc_ns=0,
+        outcome=Permitted((value,)),
+        proposal=None,
+        written=(value,),
+        written_by="verdict",
+        findings=(),
+        inputs={},
+        generation=1,
+        rule_set_digest="",
+        model_digest="",
+        timings_ms={},
+        what_if=what_if,
+    )
+
+
+def test_s18_a_write_cut_off_by_the_end_of_the_daemon_is_its_own() -> None:
+    confirmed = {PUMP: 400}
+    in_force = working(pump(45))
+    assert written_since([decided(45), decided(40)], in_force, confirmed)
+    assert written_since(
+        [decided(46), decided(45), decided(40)], in_force, confirmed
+    )  # the newest never left
+    assert not written_since([], in_force, confirmed)
+    assert not written_since([decided(46), decided(40)], in_force, confirmed)
+    assert not written_since([decided(40), decided(45)], in_force, confirmed)  # older than the confirmed one
+    assert not written_since([decided(45, mode=Mode.SHADOW)], in_force, confirmed)
+    assert not written_since([decided(45, what_if=True)], in_force, confirmed)
