@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
@@ -17,6 +18,7 @@ from gateway.solver.module import Module
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.terms import Answer
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, module
+from tests.unit.solver_modules import NAMES, shipped
 from tests.unit.solver_small import rule, small
 
 GIVEN: dict[str, object] = {
@@ -79,6 +81,30 @@ def test_s26_over_budget_nobody_knows_whether_a_case_is_just_permitted() -> None
     found = list(cases.examine(alone(good), Allowance(seconds=0.0)))
 
     assert [f.level for f in found] == ["unknown"]
+
+
+def test_s26_a_missing_case_is_offered_as_json_and_is_one() -> None:
+    rules = [rule("h implies l >= 1", "r", "critical"), rule("abs(rate(p)) <= 5", "ramp")]
+    violated = case("r", h=True, l="0.5")
+    poor = small(*rules, cases=[violated, case(h=True)])
+
+    (found,) = cases.examine(alone(poor), Allowance())
+
+    (offered,) = found.lines
+    assert found.todo.endswith("such as:")
+    mended = small(
+        *rules, cases=[violated, json.loads(offered)]
+    )  # it is judged as it says, or this is refused
+    assert told(cases.examine(alone(mended), Allowance()), "refused") == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_s26_every_shipped_module_has_its_cases_and_contradicts_nothing(name: str) -> None:
+    rules = alone(shipped(name))
+
+    found = [*cases.examine(rules, Allowance()), *satisfiable.examine(rules, Allowance())]
+
+    assert [f.said for f in found if f.level in {"refused", "unknown", "warning"}] == []
 
 
 # --- satisfiable -----------------------------------------------------------------------------------------

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 
 from gateway.core.tag import TagId
-from gateway.solver.affine import Formula, negated, symbol, symbols
+from gateway.solver.affine import Affine, Formula, mapped, negated, symbol, symbols
 from gateway.solver.analysis.asking import Allowance, Asking, has_products
 from gateway.solver.analysis.findings import NOT_KNOWN, Finding
+from gateway.solver.analysis.near_cases import near_symbol, suggested
 from gateway.solver.analysis.world import World, between, one_of, split_key
 from gateway.solver.cases import case_point
 from gateway.solver.module import Case, Module, Variable
@@ -50,17 +51,32 @@ def _of(rules: RuleSet, module: Module, rule: Rule, allowance: Allowance) -> Ite
     answers = [_just(rules, module, rule, case, allowance) for case in module.cases if not case.violated]
     if Answer.SAT in answers:
         return
-    unknown = Answer.UNKNOWN in answers
-    said = f"no permitted case lies just inside critical constraint `{name}`: within its error, or a fiftieth"
+    if Answer.UNKNOWN in answers:
+        yield Finding(
+            question="cases",
+            level="unknown",
+            subject=name,
+            where=rule.where,
+            said=f"whether a case is just permitted by `{name}`: {NOT_KNOWN}",
+        )
+        return
+    offered = suggested(
+        rules,
+        rule,
+        lambda key, centre: _near(rules, key, centre),
+        lambda case: _just(rules, module, rule, case, allowance),
+        allowance,
+    )
+    todo = "add a case with `expect` permitted whose values lie at the limit or a little inside it"
     yield Finding(
         question="cases",
-        level="unknown" if unknown else "refused",
+        level="refused",
         subject=name,
         where=rule.where,
-        said=f"whether a case is just permitted by `{name}`: {NOT_KNOWN}"
-        if unknown
-        else f"{said} of the range, of its limit",
-        todo="add a case with `expect` permitted whose values lie at the limit or a little inside it",
+        said=f"no permitted case lies just inside critical constraint `{name}`: within its error, or a "
+        "fiftieth of the range, of its limit",
+        todo=f"{todo}, such as:" if offered else todo,
+        lines=(offered,) if offered else (),
     )
 
 
@@ -69,28 +85,27 @@ def _just(rules: RuleSet, module: Module, rule: Rule, case: Case, allowance: All
     world = World(rules)
     formula = world.said(rule)
     point = {_over_tags(key, module): value for key, value in case_point(module, case).items()}
-    near = [_near(rules, key, point) for key in sorted(symbols(formula)) if key in point]
+    near = [_near(rules, key, Affine(point[key])) for key in sorted(symbols(formula)) if key in point]
     asking = Asking(allowance, [f for f in near if f is not None], products=has_products([formula]))
-    asking.name("violated", negated(formula))
+    asking.name("violated", mapped(negated(formula), lambda form: form.substituted(near_symbol)))
     return asking.ask(["violated"])
 
 
-def _near(rules: RuleSet, key: str, point: Mapping[str, Fraction]) -> Formula | None:
+def _near(rules: RuleSet, key: str, centre: Affine) -> Formula | None:
+    """How far a value may be from that of a case, which is `centre`."""
     form, tag = split_key(key)
     variable = rules.variables.get(TagId(tag))
-    value = point[key]
+    away = symbol(f"near {key}").plus(centre.times(Fraction(-1)))
     if variable is None or form not in {"now", "prev"}:
-        return between(symbol(key), value - 1, value + 1) if form in {"age", "held"} else _truth(key)
+        if form in {"age", "held"}:
+            return between(away, Fraction(-1), Fraction(1))
+        return one_of(symbol(f"near {key}"), (Fraction(0), Fraction(1)))
     if variable.whole is None:
         reach = _reach(variable)
-        return between(symbol(key), value - reach, value + reach)
+        return between(away, -reach, reach)
     if variable.sort == "int":
-        return one_of(symbol(key), (value - 1, value, value + 1))
-    return one_of(symbol(key), map(Fraction, variable.whole))
-
-
-def _truth(key: str) -> Formula:
-    return one_of(symbol(key), (Fraction(0), Fraction(1)))
+        return one_of(away, map(Fraction, (-1, 0, 1)))
+    return one_of(symbol(f"near {key}"), map(Fraction, variable.whole))
 
 
 def _reach(variable: Variable) -> Fraction:
