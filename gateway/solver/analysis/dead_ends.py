@@ -52,6 +52,8 @@ def examine(rules: RuleSet, allowance: Allowance, *, proved: bool) -> Finding | 
     game = _Game(rules)
     left = ", ".join(f"`{name}`" for name in game.left_out)
     but = f"; {left} look back or multiply, and are left out" if left else ""
+    hidden = ", ".join(f"`{v.name}`" for v in rules.measured if v.hidden)
+    but += f"; {hidden}, which nobody measures, counts as known exactly" if hidden else ""
     answer, point = _played(game, allowance)
     if answer is Answer.SAT:
         level, todo = _weight(rules)
@@ -66,7 +68,7 @@ def examine(rules: RuleSet, allowance: Allowance, *, proved: bool) -> Finding | 
     if answer is Answer.UNSAT:
         return Finding(
             question="dead ends",
-            level="fine" if not left else "note",
+            level="fine" if not but else "note",
             said=f"proved none: from every state inside the rules some action keeps them for one step{but}",
         )
     return Finding(

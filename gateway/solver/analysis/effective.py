@@ -25,7 +25,7 @@ class Times:
 def errors(rules: RuleSet, times: Times) -> Iterator[ErrorRow]:
     """One row for each measured real, and for each count that may drift."""
     for v in rules.measured:
-        if v.sort == "real" or v.max_rate is not None:
+        if not v.hidden and (v.sort == "real" or v.max_rate is not None):
             yield _row(rules, v, Fraction(str(times.max_skew)))
 
 
