@@ -109,6 +109,8 @@ def _shown_less(old: RuleSet, new: RuleSet) -> Iterator[str]:
     """Over how long, with which inputs, and on what past."""
     if new.horizon < old.horizon:
         yield "its horizon became shorter"
+    if old.terminal and new.horizon > old.horizon:
+        yield "its horizon became longer, so the backup has more time to reach the terminal set"
     if sorted(str(r.formula) for r in old.terminal) != sorted(str(r.formula) for r in new.terminal):
         yield "its terminal set changed"
     for tag in sorted(new.tolerated - old.tolerated):
@@ -179,6 +181,8 @@ def _premises_added(in_force: RuleSet, new: Module) -> Iterator[str]:
     """Assumptions an added module brings for tags that others judge without them (S3)."""
     if new.terminal and not in_force.terminal:
         yield "it has a terminal set, which no module in force has"
+    if in_force.terminal and new.horizon > in_force.horizon:
+        yield "its horizon is longer, so the backup has more time to reach the terminal set in force"
     for variable in new.variables.values():
         known = in_force.variables.get(variable.tag)
         if known is None or known.action:

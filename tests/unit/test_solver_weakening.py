@@ -14,6 +14,7 @@ from gateway.solver.affine import Affine, Atom, Every, Formula, Some
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.weakening import _weaker, implies, weakens
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, module, rule_set
+from tests.unit.solver_heaters import TERMINAL, heaters
 from tests.unit.solver_small import rule, small
 
 TANK = module()
@@ -205,3 +206,13 @@ def test_s24_a_shorter_horizon_is_a_weakening() -> None:
 
     assert weakens(RuleSet.of((old,), 1), old, new) == "its horizon became shorter"
     assert weakens(RuleSet.of((new,), 1), new, old) == ""
+
+
+# The later the terminal set must be reached, the more states may be left for it.
+def test_s24_a_longer_horizon_before_a_terminal_set_is_a_weakening() -> None:
+    old, new = (heaters(terminal=list(TERMINAL), horizon=steps) for steps in (8, 9))
+    other = heaters(id="other", terminal=list(TERMINAL), horizon=9)
+
+    assert "horizon became longer" in weakens(RuleSet.of((old,), 1), old, new)
+    assert "horizon became shorter" in weakens(RuleSet.of((new,), 1), new, old)
+    assert "horizon is longer" in weakens(RuleSet.of((old,), 1), None, other)
