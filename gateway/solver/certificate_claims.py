@@ -18,11 +18,12 @@ from gateway.core.decision import (
 )
 from gateway.core.tag import TagId
 from gateway.solver.affine import symbols
+from gateway.solver.boxes import Boxes, choices
 from gateway.solver.check import millis_up
 from gateway.solver.condense import Duty, Plan, condense
 from gateway.solver.errors import CertificateError
 from gateway.solver.interval import SCALE
-from gateway.solver.predict import Facts, UnusableError, box, choices, observe
+from gateway.solver.predict import Facts, UnusableError, observe
 from gateway.solver.ruleset import Rule, RuleSet
 
 Range = tuple[Fraction, Fraction]
@@ -110,12 +111,12 @@ class Scene:
 
     def premises(self, names: Iterable[str]) -> dict[str, Range]:
         """Intervals of symbols, rounded outward as in the check."""
-        found = box(self.rules, self.plan, self.facts, self.claim.action, sorted(names))
+        found = Boxes(self.rules, self.plan).box(self.facts, self.claim.action, sorted(names))
         return {name: (Fraction(low, SCALE), Fraction(high, SCALE)) for name, (low, high) in found.items()}
 
     def choices(self) -> dict[str, tuple[Fraction, ...]]:
         """Symbols that have one of a few exact values and not those in between."""
-        within = box(self.rules, self.plan, self.facts, self.claim.action)
+        within = Boxes(self.rules, self.plan).box(self.facts, self.claim.action)
         found = choices(self.rules, self.plan, self.facts, within)
         return {name: values for name, values in found.items() if len(values) > 1}
 

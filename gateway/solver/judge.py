@@ -16,11 +16,12 @@ import z3
 from gateway.core.decision import Finding, Holds, Unknown, Violated
 from gateway.core.tag import TagId
 from gateway.solver.affine import symbols
+from gateway.solver.boxes import Boxes, choices
 from gateway.solver.condense import Duty, Plan, condense
 from gateway.solver.hull import Asked
 from gateway.solver.interval import SCALE, SETTLED, Box, Row, Scaled, Slack, scaled
 from gateway.solver.misses import missed
-from gateway.solver.predict import Facts, box, choices
+from gateway.solver.predict import Facts
 from gateway.solver.report import Shown, described, shown_point
 from gateway.solver.ruleset import Rule, RuleSet
 from gateway.solver.simulate import trajectory, violates
@@ -79,6 +80,7 @@ class Prepared:
     ) -> None:
         self.rules = rules
         self.plan: Plan = condense(rules, delay, hold)
+        self._boxes = Boxes(rules, self.plan)
         self.query = Asked(rules, self.plan, context, budget)
         self._staged: tuple[Facts, dict[str, tuple[int, int]]] | None = None
         self._duties: list[list[tuple[Duty, Scaled]]] = [[] for _ in self.plan.rules]
@@ -111,12 +113,12 @@ class Prepared:
 
     def box(self, facts: Facts, new: Mapping[TagId, Fraction]) -> dict[str, tuple[int, int]]:
         """The premises of one proposal."""
-        return {**self.stage(facts), **box(self.rules, self.plan, facts, new, self.changing)}
+        return {**self.stage(facts), **self._boxes.box(facts, new, self.changing)}
 
     def stage(self, facts: Facts) -> dict[str, tuple[int, int]]:
         """State once, for all proposals on the same facts, the premises that no proposal changes."""
         if self._staged is None or self._staged[0] is not facts:
-            common = box(self.rules, self.plan, facts, {}, self._common)
+            common = self._boxes.box(facts, {}, self._common)
             self._staged = None
             self.query.stage(common)
             self._staged = facts, common
@@ -149,7 +151,7 @@ class Prepared:
 
     def changed(self, facts: Facts, new: Mapping[TagId, Fraction], before: Box) -> dict[str, tuple[int, int]]:
         """The premises of another proposal, from those of one before."""
-        return {**before, **box(self.rules, self.plan, facts, new, self.changing)}
+        return {**before, **self._boxes.box(facts, new, self.changing)}
 
     def duties(self, index: int) -> list[Duty]:
         """Everything one rule demands."""

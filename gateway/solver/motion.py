@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from gateway.core.ports import CheckRequest, InForce
-from gateway.solver.affine import Affine
 from gateway.solver.module import Interval, Variable
 from gateway.solver.past import micros_down, micros_up, usable
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.steps import Whole, fine, plain
 
 _MOST_PIECES = 8  # of the time since the last check, by what was in force
 
@@ -20,22 +20,12 @@ def forward(
     rules: RuleSet, start: Mapping[str, Interval], acting: Mapping[str, Interval], seconds: Fraction
 ) -> dict[str, Interval]:
     """Where every measured variable may be later, any of `acting` being in force at any time."""
-    state = dict(start)
-    step = rules.modules[0].step
-    left = seconds
-    while left > 0:
-        part = min(left, step)
-        left -= part
-        during: dict[str, Interval] = {**rules.disturbances, **acting, **state}
-        after: dict[str, Interval] = {}
-        for variable in rules.measured:
-            tag = str(variable.tag)
-            if tag not in rules.forms:
-                after[tag] = during[tag] = grown(variable, state[tag], part)
-        for tag, form in rules.forms.items():
-            after[tag] = _range(_partly(form, tag, part / step), during)
-        state = after
-    return state
+    found = rules.steps.forward(
+        {tag: fine(ends) for tag, ends in start.items()},
+        {tag: fine(ends) for tag, ends in acting.items()},
+        seconds,
+    )
+    return {tag: plain(ends) for tag, ends in found.items()}
 
 
 def grown(variable: Variable, interval: Interval, seconds: Fraction) -> Interval:
@@ -53,7 +43,7 @@ def grown(variable: Variable, interval: Interval, seconds: Fraction) -> Interval
     return low, high
 
 
-def predicted(rules: RuleSet, request: CheckRequest) -> dict[str, Interval] | None:
+def predicted(rules: RuleSet, request: CheckRequest) -> dict[str, Whole] | None:
     """Where the last check's state set has come to since; None where there is none to carry.
 
     A value that ceased before a moment is no part of what may have acted in it.
@@ -61,7 +51,7 @@ def predicted(rules: RuleSet, request: CheckRequest) -> dict[str, Interval] | No
     carried = usable(rules, request)
     if carried is None:
         return None
-    state = {tag: (i.low, i.high) for tag, i in carried.intervals.items() if tag in rules.variables}
+    state = {tag: fine((i.low, i.high)) for tag, i in carried.intervals.items() if tag in rules.variables}
     if state.keys() != {str(v.tag) for v in rules.measured}:
         return None
     gap = micros_up(request.taken_at - carried.at)
@@ -69,8 +59,10 @@ def predicted(rules: RuleSet, request: CheckRequest) -> dict[str, Interval] | No
     cuts = sorted({ago for entries in ceased.values() for _, ago in entries if 0 < ago < gap}, reverse=True)
     moments = [gap, *cuts[: _MOST_PIECES - 1], Fraction(0)]
     for start, end in itertools.pairwise(moments):
-        acting = {tag: hull(*(v for v, ago in es if ago < start or not ago)) for tag, es in ceased.items()}
-        state = forward(rules, state, acting, start - end)
+        acting = {
+            tag: fine(hull(*(v for v, ago in es if ago < start or not ago))) for tag, es in ceased.items()
+        }
+        state = rules.steps.forward(state, acting, start - end)
     return state
 
 
@@ -82,17 +74,3 @@ def hull(*values: Fraction) -> Interval:
 def _ceased(entries: tuple[InForce, ...]) -> tuple[tuple[Fraction, Fraction], ...]:
     """Values with how long ago each ceased at the earliest."""
     return tuple((e.value, micros_down(e.ceased_s_ago)) for e in entries)
-
-
-def _partly(form: Affine, name: str, part: Fraction) -> Affine:
-    stay = Affine(Fraction(0), {name: 1 - part}) if part != 1 else Affine()
-    return form.times(part).plus(stay)
-
-
-def _range(form: Affine, values: Mapping[str, Interval]) -> Interval:
-    low = high = form.constant
-    for name, factor in form.terms.items():
-        first, last = values[name]
-        low += factor * (first if factor > 0 else last)
-        high += factor * (last if factor > 0 else first)
-    return low, high

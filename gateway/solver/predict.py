@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue, exact
-from gateway.solver.condense import Plan
-from gateway.solver.course import backup_course
-from gateway.solver.interval import SCALE, outward
+from gateway.solver.interval import SCALE
 from gateway.solver.module import Interval, Variable
-from gateway.solver.motion import forward, grown, hull, predicted
+from gateway.solver.motion import grown, hull, predicted
 from gateway.solver.past import Past, carried_on, micros_down, micros_up, recall
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.steps import FINE, Whole, fine
 
 _EVER = Fraction(10**9)  # seconds: the age of what never came
-_MOST_VALUES = 128  # of a whole number that are told apart
-_GRID = 1_000_000  # of carried states: short numbers keep Z3 out of its big integers
+_GRID = 1_000_000  # of states, rounded outward: carried on for ever, numbers would grow
+_FINER, _COARSER = FINE // _GRID, SCALE // _GRID
 
 
 class UnusableError(Exception):
@@ -31,7 +30,8 @@ class UnusableError(Exception):
 class Facts:
     """The premises of one check, by tag."""
 
-    now: Mapping[str, Interval]  # measured values at acquisition
+    now: Mapping[str, Interval]  # measured values at acquisition, ends rounded outward to 1e-6
+    whole: Mapping[str, tuple[int, int]]  # the same in units of 1 / `SCALE`
     old: Mapping[str, tuple[Fraction, ...]]  # values in force, one or {before, after}
     history: Mapping[
         str, tuple[tuple[Fraction, Fraction], ...]
@@ -39,7 +39,7 @@ class Facts:
     held: Mapping[str, Fraction]
     carried_used: bool
     carry: StateSet  # into the next check
-    read: Mapping[str, Interval]  # where each reported variable may have been since its own reading
+    read: Mapping[str, Whole]  # where each reported variable may have been since its own reading
     age: Fraction  # of the oldest reading, seconds
 
     past: Past = field(default_factory=Past)
@@ -60,21 +60,18 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
     old = {str(v.tag): _in_force(v, request) for v in rules.actions}
     ages, bad = _ages(rules, request)
     skew = _skew(rules, request.inputs, bad)
-    measured = {str(v.tag): _known(rules, request, v, ages, skew, bad) for v in rules.measured}
+    measured = {str(v.tag): fine(_known(rules, request, v, ages, skew, bad)) for v in rules.measured}
     since = {tag: hull(*values) for tag, values in old.items()}
-    fresh = {
-        tag: forward(rules, measured, since, ages[tag])[tag]
-        if tag in rules.forms and tag in ages
-        else interval
-        for tag, interval in measured.items()
-    }
+    fresh = _until_now(rules, measured, since, ages)
     before = predicted(rules, request)
     met = fresh if before is None else _met(rules, before, fresh)
-    now = {tag: _short(interval) for tag, interval in met.items()}
+    short = {tag: (low // _FINER, -(-high // _FINER)) for tag, (low, high) in met.items()}
+    now = {tag: (Fraction(low, _GRID), Fraction(high, _GRID)) for tag, (low, high) in short.items()}
     quality = _quality(rules, request, bad)
     past = recall(rules, request, now, {**{f"prev({t})": span for t, span in since.items()}, **quality})
     return Facts(
         now=now,
+        whole={tag: (low * _COARSER, high * _COARSER) for tag, (low, high) in short.items()},
         old=old,
         history={
             str(v.tag): tuple((e.value, micros_down(e.ceased_s_ago)) for e in request.history[v.tag])
@@ -85,104 +82,33 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
         carry=carried_on(rules, request, now, past.rows),
         past=past,
         quality=quality,
-        read={str(v.tag): hull(*measured[v.tag], *fresh[v.tag]) for v in rules.reported},
+        read={str(v.tag): _both(measured[v.tag], fresh[v.tag]) for v in rules.reported},
         age=max(ages.values(), default=Fraction(0)),
     )
 
 
-def box(
-    rules: RuleSet,
-    plan: Plan,
-    facts: Facts,
-    new: Mapping[TagId, Fraction],
-    names: Iterable[str] | None = None,
-) -> dict[str, tuple[int, int]]:
-    """Every symbol of a plan, or those named, as an interval in whole units, for one proposal."""
-    wanted = plan.symbols if names is None else tuple(names)
-    acted = any(name.startswith("b") for name in wanted)
-    course = backup_course(rules, plan, facts.now, facts.old, new) if acted else {}
-    return {name: outward(*(course.get(name) or _symbol(rules, plan, facts, new, name))) for name in wanted}
+def _until_now(
+    rules: RuleSet, measured: Mapping[str, Whole], since: Mapping[str, Interval], ages: Mapping[str, Fraction]
+) -> dict[str, Whole]:
+    """Where each variable is by now, each from its own reading on."""
+    acting = {tag: fine(span) for tag, span in since.items()}
+    moved = {
+        age: rules.steps.forward(measured, acting, age)
+        for age in {ages[tag] for tag in rules.forms if tag in ages}
+    }
+    return {
+        tag: moved[ages[tag]][tag] if tag in rules.forms and tag in ages else ends
+        for tag, ends in measured.items()
+    }
 
 
-def choices(
-    rules: RuleSet, plan: Plan, facts: Facts, within: Mapping[str, tuple[int, int]]
-) -> dict[str, tuple[Fraction, ...]]:
-    """Symbols that have one of a few exact values: values in force, and what counts in whole numbers."""
-    found = {f"old:{tag}": values for tag, values in facts.old.items()}
-    for name in plan.whole:
-        low, high = within[name]
-        if low == high:
-            continue
-        variable = rules.variables.get(TagId(name.partition(":")[2]))
-        values = range(2) if variable is None else variable.whole or ()
-        kept = tuple(Fraction(n) for n in values if low <= n * SCALE <= high)
-        if len(kept) <= _MOST_VALUES:
-            found[name] = kept
-    return found
-
-
-def rates(rules: RuleSet, facts: Facts, tag: str, value: Fraction) -> Interval:
-    """Slowest and fastest change per second against everything that was in force (S6).
-
-    A value that ceased `ago` seconds ago may have been left at the limit since, plus one step's move.
-    """
-    step = rules.modules[0].step
-    found = [(value - old) / max(step, ago + step) for old, ago in facts.history[tag]]
-    return min(found), max(found)
+def _both(one: Whole, other: Whole) -> Whole:
+    return min(one[0], other[0]), max(one[1], other[1])
 
 
 def reading_error(variable: Variable) -> Fraction:
     """How far a reading may lie from the truth: error, deadband, half a count (S4)."""
     return variable.uncertainty
-
-
-def _symbol(  # noqa: C901, PLR0911, PLR0912  one return for each kind of symbol
-    rules: RuleSet, plan: Plan, facts: Facts, new: Mapping[TagId, Fraction], name: str
-) -> Interval:
-    kind, _, rest = name.partition(":")
-    tag = TagId(rest)
-    match kind:
-        case "x":
-            return facts.now[tag]
-        case "new":
-            return new[tag], new[tag]
-        case "old":
-            return hull(*facts.old[tag])
-        case "rate":
-            return rates(rules, facts, tag, new[tag])
-        case "was":
-            return facts.past.was[tag]
-        case "for":
-            surely, possibly = facts.past.holds[f"for({rest})"]
-            return Fraction(surely), Fraction(possibly)
-        case "good" | "age":
-            return facts.quality[f"{kind}({tag})"]
-        case "held":
-            return facts.held[tag], facts.held[tag]
-        case "kept_on" | "may_rise":
-            return _kept(rules.variables[tag], facts, kind)
-    index = int(kind[1:])
-    match kind[0]:
-        case "e":
-            return hull(*facts.old[tag], new[tag])
-        case "d":
-            return rules.disturbances[rest]
-        case "m":
-            # its mean over the segment: a value at the rate's limit is halfway at half time
-            segment = plan.segments[index]
-            return grown(rules.variables[tag], facts.now[tag], (segment.start + segment.end) / 2)
-        case _:
-            return grown(rules.variables[tag], facts.now[tag], plan.instant(index))
-
-
-def _kept(variable: Variable, facts: Facts, kind: str) -> Interval:
-    held = facts.held[variable.tag]
-    on = [value >= 1 for value in facts.old[variable.tag]]
-    if kind == "kept_on":
-        found = Fraction(any(on) and held < variable.min_on)
-    else:
-        found = Fraction(all(on) or held >= variable.min_off)
-    return found, found
 
 
 def _in_force(variable: Variable, request: CheckRequest) -> tuple[Fraction, ...]:
@@ -297,23 +223,17 @@ def _number(variable: Variable, sample: TagValue) -> Fraction:
     return number
 
 
-def _met(rules: RuleSet, before: Mapping[str, Interval], now: Mapping[str, Interval]) -> dict[str, Interval]:
+def _met(rules: RuleSet, before: Mapping[str, Whole], now: Mapping[str, Whole]) -> dict[str, Whole]:
     """Prediction and reading intersected; raises `UnusableError` where they have nothing in common (S2)."""
-    met: dict[str, Interval] = {}
+    met: dict[str, Whole] = {}
     for tag, (low, high) in now.items():
         first, last = before[tag]
         met[tag] = max(low, first), min(high, last)
         if met[tag][0] > met[tag][1]:
             how = "can only be" if rules.variables[TagId(tag)].hidden else "reads"
             msg = (
-                f"broken assumption: `{tag}` was predicted between {float(first):g} and "
-                f"{float(last):g} and {how} between {float(low):g} and {float(high):g}"
+                f"broken assumption: `{tag}` was predicted between {first / FINE:g} and "
+                f"{last / FINE:g} and {how} between {low / FINE:g} and {high / FINE:g}"
             )
             raise UnusableError(msg)
     return met
-
-
-def _short(interval: Interval) -> Interval:
-    """The interval with ends rounded outward to 1e-6: carried on for ever, fractions would grow."""
-    low, high = interval
-    return Fraction(math.floor(low * _GRID), _GRID), Fraction(math.ceil(high * _GRID), _GRID)

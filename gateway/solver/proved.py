@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from gateway.core.ports import ProvedBand
 from gateway.core.tag import TagId
-from gateway.solver.module import Interval, Variable
-from gateway.solver.motion import forward
+from gateway.solver.module import Variable
 from gateway.solver.predict import Facts, reading_error
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.steps import FINE, Whole, fine
 
 _USABLE = (Fraction(1), Fraction(1))
 
@@ -22,12 +22,13 @@ def proved_bands(rules: RuleSet, facts: Facts, delay: Fraction) -> dict[TagId, P
     Until the proposal's bytes leave, only the values in force act, so nothing else moves the prediction.
     """
     step = rules.modules[0].step
-    acting = {tag: (min(values), max(values)) for tag, values in facts.old.items()}
-    states: list[tuple[Fraction, Mapping[str, Interval]]] = [(Fraction(0), facts.now)]
+    acting = {tag: fine((min(values), max(values))) for tag, values in facts.old.items()}
+    now = {tag: fine(ends) for tag, ends in facts.now.items()}
+    states: list[tuple[Fraction, Mapping[str, Whole]]] = [(Fraction(0), now)]
     while states[-1][0] < delay:
         at, state = states[-1]
         part = min(step, delay - at)
-        states.append((at + part, forward(rules, state, acting, part)))
+        states.append((at + part, rules.steps.forward(state, acting, part)))
     bands: dict[TagId, ProvedBand] = {}
     for variable in rules.reported:
         tag = variable.tag
@@ -50,8 +51,8 @@ class _Readings:
         self._least = math.nextafter(float(low + error), -math.inf)
         self._greatest = math.nextafter(float(high - error), math.inf)
 
-    def of(self, interval: Interval) -> tuple[float, float]:
+    def of(self, interval: Whole) -> tuple[float, float]:
         """Least and greatest reading; each step of the arithmetic rounds outward."""
-        low = math.nextafter(math.nextafter(float(interval[0]), -math.inf) - self._error, -math.inf)
-        high = math.nextafter(math.nextafter(float(interval[1]), math.inf) + self._error, math.inf)
+        low = math.nextafter(math.nextafter(interval[0] / FINE, -math.inf) - self._error, -math.inf)
+        high = math.nextafter(math.nextafter(interval[1] / FINE, math.inf) + self._error, math.inf)
         return max(low, self._least), min(high, self._greatest)

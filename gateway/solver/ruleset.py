@@ -19,6 +19,7 @@ from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.interval import Scaled, scaled
 from gateway.solver.joining import joined
 from gateway.solver.module import BackupEntry, Constraint, Interval, Module, Variable
+from gateway.solver.steps import Steps
 from gateway.solver.syntax import Connective, Expr, references, renamed, timed
 
 _KEYED = ("prev", "rate", "kept_on", "may_rise", "held", "good", "age")
@@ -91,6 +92,11 @@ class RuleSet:
     def measured(self) -> tuple[Variable, ...]:
         """Variables of the plant: what it reports, and states that nobody measures."""
         return tuple(v for v in self.variables.values() if not v.action)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The dynamics in whole numbers."""
+        return Steps(self.measured, self.forms, self.disturbances, self.modules[0].step)
 
     @cached_property
     def reported(self) -> tuple[Variable, ...]:

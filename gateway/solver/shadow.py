@@ -9,10 +9,11 @@ from fractions import Fraction
 from gateway.core.decision import Finding, Holds, Unknown, Violated
 from gateway.core.ports import CheckRequest
 from gateway.core.tag import TagId
+from gateway.solver.boxes import Boxes
 from gateway.solver.condense import Duty, Plan, condense
 from gateway.solver.interval import Box, Scaled, scaled
 from gateway.solver.judge import corner
-from gateway.solver.predict import UnusableError, box, observe
+from gateway.solver.predict import UnusableError, observe
 from gateway.solver.report import shown_point
 from gateway.solver.ruleset import Rule, RuleSet
 from gateway.solver.simulate import trajectory, violates
@@ -26,6 +27,7 @@ class _Prepared:
     """A plan, and of each shadow rule everything that it demands."""
 
     plan: Plan
+    boxes: Boxes
     duties: Mapping[int, list[tuple[Duty, Scaled]]]  # by index of the plan's rules
 
 
@@ -54,7 +56,7 @@ class Trial:
         if facts.past.missing or missing:
             return self._unknown(facts.past.missing or f"the decision has no value for `{missing}`")
         prepared = self._prepared(delay, hold)
-        within = box(self._rules, prepared.plan, facts, values)
+        within = prepared.boxes.box(facts, values)
         found = [self._finding(prepared.plan, index, d, within) for index, d in prepared.duties.items()]
         return tuple(sorted(found, key=_telling))
 
@@ -71,7 +73,7 @@ class Trial:
             for duty in plan.duties:
                 if plan.rules[duty.rule].module in self._shadow:
                     duties.setdefault(duty.rule, []).append((duty, scaled(duty.formula)))
-            self._plans[key] = _Prepared(plan, duties)
+            self._plans[key] = _Prepared(plan, Boxes(self._rules, plan), duties)
         return self._plans[key]
 
     def _finding(self, plan: Plan, index: int, duties: list[tuple[Duty, Scaled]], within: Box) -> Finding:
