@@ -24,7 +24,7 @@ from gateway.core.tag import TagId
 from gateway.solver import backup, repair
 from gateway.solver.judge import Judge, Judgement, Prepared
 from gateway.solver.predict import Facts, UnusableError, observe, same_premises
-from gateway.solver.proved import proved_bands
+from gateway.solver.proved import Bands
 from gateway.solver.restrain import as_proposal, resolved
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.terms import Budget
@@ -49,6 +49,7 @@ class Checks:
     def __init__(self, rules: RuleSet, budget: Budget | None = None) -> None:
         self.rules = rules
         self._judge = Judge(rules, budget or Budget())
+        self._bands = Bands(rules)
         self._ready: _Ready | None = None
 
     def warm(self, hold_s: float, effect_delay_s: float) -> None:
@@ -88,7 +89,7 @@ class Checks:
             prepared = self._prepared(request.hold_s, request.effect_delay_s)
             if not facts.past.missing:  # else nothing is judged on them
                 prepared.stage(facts)
-            proved = proved_bands(self.rules, facts, millis_up(request.effect_delay_s))
+            proved = self._bands.of(facts, millis_up(request.effect_delay_s))
             took_ms = (time.perf_counter() - started) * _MILLI
             self._ready = _Ready(request, facts, prepared, proved, took_ms)
         return self._ready

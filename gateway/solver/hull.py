@@ -83,6 +83,11 @@ class Hull:
         """Take the newest premises away."""
         self._solver.pop()
 
+    def warm(self) -> None:
+        """Have Z3 take in the rules before the first check needs them."""
+        self.push()
+        self.pop()
+
     def reaches(self, box: Box) -> bool:
         """Whether a box is small enough for the rows' rounding to cover."""
         return all(-self._room[name] <= low and high <= self._room[name] for name, (low, high) in box.items())
@@ -146,6 +151,8 @@ class Asked:
             index: frozenset[str]().union(*map(symbols, formulas))
             for index, formulas in demands(plan).items()
         }
+        self._exact.warm({})
+        self._hull.warm()
         self._common: Box = {}
         self._box: Box = {}
         self._choices: Choices = {}
@@ -191,7 +198,7 @@ class Asked:
         """Whether one rule is violated at a point: `sat` where it is."""
         there = {name: (int(point[name] * SCALE),) * 2 for name in self._symbols[rule]}
         assert all(point[name] * SCALE == low for name, (low, _) in there.items())  # noqa: S101  an invariant
-        return self._exactly(there).one(rule)
+        return self._exact.at(rule, there)
 
     def witness(self) -> dict[str, Fraction]:
         """The assignment behind the last `sat`; symbols that it leaves out lie in the middle."""

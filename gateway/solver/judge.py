@@ -24,7 +24,7 @@ from gateway.solver.misses import missed
 from gateway.solver.predict import Facts
 from gateway.solver.report import Shown, described, shown_point
 from gateway.solver.ruleset import Rule, RuleSet
-from gateway.solver.simulate import trajectory, violates
+from gateway.solver.simulate import beginning, violates
 from gateway.solver.table import Table
 from gateway.solver.terms import Answer, Budget
 
@@ -238,8 +238,11 @@ class Judge:
         if worst.slack.row is not None:
             witness = corner(within, worst.slack.row)
             point = violates(self.rules, prepared.plan, worst.duty, witness)
-            if point is not None and prepared.query.at(index, witness) is Answer.SAT:
+            said = Answer.UNKNOWN if point is None else prepared.query.at(index, witness)
+            if point is not None and said is Answer.SAT:
                 return self._violated(prepared, rule, worst.duty, witness, point, worst, within)
+            if said is Answer.UNSAT:
+                return self._disagreed(rule, "z3 finds the rule kept where the exact judge finds it violated")
         answer = prepared.query.one(index)
         if answer is Answer.UNSAT:
             return Holds(rule.module, rule.constraint.id), None, ""
@@ -251,7 +254,10 @@ class Judge:
             point = violates(self.rules, prepared.plan, duty, model)
             if point is not None:
                 return self._violated(prepared, rule, duty, model, point, worst, within)
-        log.error("judges_disagreed", constraint=rule.constraint.id, said="the witness violates nothing")
+        return self._disagreed(rule, "the witness violates nothing")
+
+    def _disagreed(self, rule: Rule, said: str) -> tuple[Finding, None, str]:
+        log.error("judges_disagreed", constraint=rule.constraint.id, said=said)
         reason = f"`{rule.constraint.id}`: the solver and the exact judge disagree"
         return Unknown(rule.module, rule.constraint.id, reason), None, reason
 
@@ -265,7 +271,7 @@ class Judge:
         worst: Worst,
         within: Box,
     ) -> tuple[Finding, Shown, str]:
-        start = trajectory(self.rules, prepared.plan, witness)[0]
+        start = beginning(self.rules, witness)
         assignment = shown_point(self.rules, prepared.plan, duty, witness, point, start)
         finding = Violated(
             rule.module,

@@ -156,6 +156,8 @@ class Outline:
         self._solver.add(z3.Implies(self._any, z3.Or([self._none(), *self._goals.values()])))
         self._table = Table([[scaled(formula)] for formula in found.values()])
         self._limits = [(name, *inward(*interval)) for name, interval in within.items()]
+        self._solver.push()  # Z3 takes the outlines in now, and not in the first check
+        self._solver.pop()
         self._common: dict[str, tuple[int, int]] = {}
         self._box: dict[str, tuple[int, int]] = {}
 

@@ -12,7 +12,7 @@ from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue, exact
 from gateway.solver.interval import SCALE
 from gateway.solver.module import Interval, Variable
-from gateway.solver.motion import grown, hull, predicted
+from gateway.solver.motion import hull, predicted
 from gateway.solver.past import Past, carried_on, micros_down, micros_up, recall
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.steps import FINE, Whole, fine
@@ -60,7 +60,7 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
     old = {str(v.tag): _in_force(v, request) for v in rules.actions}
     ages, bad = _ages(rules, request)
     skew = _skew(rules, request.inputs, bad)
-    measured = {str(v.tag): fine(_known(rules, request, v, ages, skew, bad)) for v in rules.measured}
+    measured = {str(v.tag): _known(rules, request, v, ages, skew, bad) for v in rules.measured}
     since = {tag: hull(*values) for tag, values in old.items()}
     fresh = _until_now(rules, measured, since, ages)
     before = predicted(rules, request)
@@ -92,23 +92,19 @@ def _until_now(
 ) -> dict[str, Whole]:
     """Where each variable is by now, each from its own reading on."""
     acting = {tag: fine(span) for tag, span in since.items()}
-    moved = {
-        age: rules.steps.forward(measured, acting, age)
-        for age in {ages[tag] for tag in rules.forms if tag in ages}
-    }
-    return {
-        tag: moved[ages[tag]][tag] if tag in rules.forms and tag in ages else ends
-        for tag, ends in measured.items()
-    }
+    moved: dict[float, Mapping[str, Whole]] = {}
+    found = dict(measured)
+    for tag in rules.forms:
+        if tag in ages:
+            age = float(ages[tag])  # whole microseconds: two that differ differ as floats
+            if age not in moved:
+                moved[age] = rules.steps.forward(measured, acting, ages[tag])
+            found[tag] = moved[age][tag]
+    return found
 
 
 def _both(one: Whole, other: Whole) -> Whole:
     return min(one[0], other[0]), max(one[1], other[1])
-
-
-def reading_error(variable: Variable) -> Fraction:
-    """How far a reading may lie from the truth: error, deadband, half a count (S4)."""
-    return variable.uncertainty
 
 
 def _in_force(variable: Variable, request: CheckRequest) -> tuple[Fraction, ...]:
@@ -124,20 +120,23 @@ def _ages(rules: RuleSet, request: CheckRequest) -> tuple[dict[str, Fraction], f
     """Age of every reading, and the tags that have none to use though the rules go on without."""
     ages: dict[str, Fraction] = {}
     bad: set[str] = set()
+    known: dict[float, Fraction] = {}  # most tags are read together
     for variable in rules.reported:
-        why = _unusable(variable, request)
+        why = _unusable(rules, variable, request)
         if why and variable.tag not in rules.tolerated:
             raise UnusableError(why)
         if why:
             bad.add(variable.tag)
             ages[variable.tag] = Fraction(0)
         else:
-            age = request.taken_at - request.inputs[variable.tag].confirmed_at
-            ages[variable.tag] = micros_up(max(0.0, age))
+            age = max(0.0, request.taken_at - request.inputs[variable.tag].confirmed_at)
+            if age not in known:
+                known[age] = micros_up(age)
+            ages[variable.tag] = known[age]
     return ages, frozenset(bad)
 
 
-def _unusable(variable: Variable, request: CheckRequest) -> str:
+def _unusable(rules: RuleSet, variable: Variable, request: CheckRequest) -> str:
     """Why a sample must not be used, empty when it may be."""
     tag = variable.tag
     sample = request.inputs.get(tag)
@@ -148,7 +147,7 @@ def _unusable(variable: Variable, request: CheckRequest) -> str:
     age = request.taken_at - sample.confirmed_at
     if not math.isfinite(age):
         return f"`{tag}` was never confirmed by its source"
-    if variable.max_age is not None and age > variable.max_age:
+    if variable.max_age is not None and age > rules.steps.sensors[tag].max_age:
         return f"`{tag}` is {age:.3f} s old, and at most {float(variable.max_age):g} s are allowed"
     return ""
 
@@ -179,22 +178,21 @@ def _known(
     ages: Mapping[str, Fraction],
     skew: Fraction,
     bad: frozenset[str],
-) -> Interval:
+) -> Whole:
     """Where a variable was at its own reading; a state without one may be wherever it physically can."""
     if variable.hidden and variable.physical is not None:
-        return variable.physical
+        return fine(variable.physical)
     if variable.tag in bad:
-        return variable.range
+        return fine(variable.range)
     return _reading(variable, request.inputs[variable.tag], ages[variable.tag], skew, rules)
 
 
-def _reading(variable: Variable, sample: TagValue, age: Fraction, skew: Fraction, rules: RuleSet) -> Interval:
-    value = _number(variable, sample)
-    low_limit, high_limit = variable.range
-    error = reading_error(variable)
-    low, high = value - error, value + error
-    if low < low_limit or high > high_limit:
-        shown = f"{float(low):g} to {float(high):g} {variable.unit}".strip()
+def _reading(variable: Variable, sample: TagValue, age: Fraction, skew: Fraction, rules: RuleSet) -> Whole:
+    value, sensor = _number(variable, sample), rules.steps.sensors[variable.tag]
+    low, high = fine((value, value))
+    low, high = low - sensor.error, high + sensor.error
+    if low < sensor.low or high > sensor.high:
+        shown = f"{low / FINE:g} to {high / FINE:g} {variable.unit}".strip()
         msg = f"`{variable.tag}` ({shown}) is not wholly inside its range"
         raise UnusableError(msg)
     if variable.labels is not None and value not in variable.labels.values():
@@ -202,9 +200,9 @@ def _reading(variable: Variable, sample: TagValue, age: Fraction, skew: Fraction
         msg = f"`{variable.tag}` reads {value}, which is none of its values ({known})"
         raise UnusableError(msg)
     if variable.tag not in rules.forms and variable.max_rate is not None:
-        low, high = grown(variable, (low, high), age + skew)
-    elif variable.physical is not None:
-        low, high = max(low, variable.physical[0]), min(high, variable.physical[1])
+        low, high = rules.steps.grown(variable, (low, high), age + skew)
+    elif sensor.physical is not None:
+        low, high = max(low, sensor.physical[0]), min(high, sensor.physical[1])
     if low > high:
         msg = f"broken assumption: `{variable.tag}` reads outside its physical bounds"
         raise UnusableError(msg)

@@ -8,45 +8,56 @@ from fractions import Fraction
 
 from gateway.core.ports import ProvedBand
 from gateway.core.tag import TagId
+from gateway.solver.interval import SCALE
 from gateway.solver.module import Variable
-from gateway.solver.predict import Facts, reading_error
+from gateway.solver.predict import Facts
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.steps import FINE, Whole, fine
 
+_FINER = FINE // SCALE
 _USABLE = (Fraction(1), Fraction(1))
 
 
-def proved_bands(rules: RuleSet, facts: Facts, delay: Fraction) -> dict[TagId, ProvedBand]:
-    """By measured tag: readings that agree with the premises until `delay` seconds after acquisition.
+class Bands:
+    """The bands of one rule set."""
 
-    Until the proposal's bytes leave, only the values in force act, so nothing else moves the prediction.
-    """
-    step = rules.modules[0].step
-    acting = {tag: fine((min(values), max(values))) for tag, values in facts.old.items()}
-    now = {tag: fine(ends) for tag, ends in facts.now.items()}
-    states: list[tuple[Fraction, Mapping[str, Whole]]] = [(Fraction(0), now)]
-    while states[-1][0] < delay:
-        at, state = states[-1]
-        part = min(step, delay - at)
-        states.append((at + part, rules.steps.forward(state, acting, part)))
-    bands: dict[TagId, ProvedBand] = {}
-    for variable in rules.reported:
-        tag = variable.tag
-        if facts.quality.get(f"good({tag})", _USABLE)[0] == 0:
-            continue  # its reading was no premise
-        readings = _Readings(variable)
-        since = readings.of(facts.read[tag])
-        corners = [(-float(facts.age), *since), (0.0, *since)]
-        corners += [(float(at), *readings.of(state[tag])) for at, state in states]
-        bands[tag] = ProvedBand(tuple(corners))
-    return bands
+    def __init__(self, rules: RuleSet) -> None:
+        self._rules = rules
+        self._readings = {v.tag: _Readings(v) for v in rules.reported}
+
+    def of(self, facts: Facts, delay: Fraction) -> dict[TagId, ProvedBand]:
+        """By measured tag: readings that agree with the premises until `delay` seconds after acquisition.
+
+        Until the proposal's bytes leave, only the values in force act, so nothing else moves the prediction.
+        """
+        step = self._rules.modules[0].step
+        acting = {tag: fine((min(values), max(values))) for tag, values in facts.old.items()}
+        state: Mapping[str, Whole] = {
+            tag: (low * _FINER, high * _FINER) for tag, (low, high) in facts.whole.items()
+        }
+        at = Fraction(0)
+        states = [(0.0, state)]
+        while at < delay:
+            part = min(step, delay - at)
+            at, state = at + part, self._rules.steps.forward(state, acting, part)
+            states.append((float(at), state))
+        bands: dict[TagId, ProvedBand] = {}
+        oldest = -float(facts.age)
+        for tag, readings in self._readings.items():
+            if facts.quality.get(f"good({tag})", _USABLE)[0] == 0:
+                continue  # its reading was no premise
+            since = readings.of(facts.read[tag])
+            corners = [(oldest, *since), (0.0, *since)]
+            corners += [(seconds, *readings.of(then[tag])) for seconds, then in states]
+            bands[tag] = ProvedBand(tuple(corners))
+        return bands
 
 
 class _Readings:
     """Turns intervals of true values into readings: widened by the error, within what a check accepts."""
 
     def __init__(self, variable: Variable) -> None:
-        error, (low, high) = reading_error(variable), variable.range
+        error, (low, high) = variable.uncertainty, variable.range
         self._error = math.nextafter(float(error), math.inf)
         self._least = math.nextafter(float(low + error), -math.inf)
         self._greatest = math.nextafter(float(high - error), math.inf)

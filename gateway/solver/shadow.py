@@ -16,7 +16,7 @@ from gateway.solver.judge import corner
 from gateway.solver.predict import UnusableError, observe
 from gateway.solver.report import shown_point
 from gateway.solver.ruleset import Rule, RuleSet
-from gateway.solver.simulate import trajectory, violates
+from gateway.solver.simulate import beginning, violates
 
 _PLANS = 8  # pairs of times kept ready
 _NOT_SHOWN = "intervals cannot show it, and Z3 is not asked for modules in shadow"
@@ -104,7 +104,7 @@ class Trial:
         point: Mapping[str, Fraction],
         margin: Fraction | None,
     ) -> Violated:
-        start = trajectory(self._rules, plan, witness)[0]
+        start = beginning(self._rules, witness)
         return Violated(
             rule.module,
             rule.constraint.id,

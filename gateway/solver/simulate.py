@@ -11,11 +11,18 @@ from gateway.solver.ruleset import RuleSet
 from gateway.solver.syntax import For, Ref, keyed
 
 
-def trajectory(rules: RuleSet, plan: Plan, witness: Mapping[str, Fraction]) -> list[dict[str, Fraction]]:
-    """Measured values at every instant of a plan."""
-    state = {str(v.tag): witness.get(f"x:{v.tag}", Fraction(0)) for v in rules.measured}
+def beginning(rules: RuleSet, witness: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    """Measured values at acquisition."""
+    return {str(v.tag): witness.get(f"x:{v.tag}", Fraction(0)) for v in rules.measured}
+
+
+def trajectory(
+    rules: RuleSet, plan: Plan, witness: Mapping[str, Fraction], last: int | None = None
+) -> list[dict[str, Fraction]]:
+    """Measured values at every instant of a plan, until the one whose number is `last`."""
+    state = beginning(rules, witness)
     states = [state]
-    for k, segment in enumerate(plan.segments):
+    for k, segment in enumerate(plan.segments[:last]):
         point = dict(state)
         for v in rules.measured:
             if v.tag not in rules.dynamics:
@@ -40,7 +47,7 @@ def violates(
 ) -> dict[str, Fraction] | None:
     """The point at which the witness violates a duty, by tag, or None where it does not."""
     tree = plan.rules[duty.rule].tree
-    course = trajectory(rules, plan, witness)
+    course = trajectory(rules, plan, witness, max(duty.instant, duty.drift))
     point = dict(course[duty.instant])
     if duty.drift >= 0:
         point |= {tag: value for tag, value in course[duty.drift].items() if tag not in rules.dynamics}

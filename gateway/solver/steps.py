@@ -6,6 +6,7 @@ need no rounding for the first steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -41,6 +42,29 @@ class _Form:
     divisor: int
 
 
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    """What a rule set says of one variable's readings."""
+
+    error: int
+    low: int  # of the range, rounded inward as `high` is: what only may be outside it is
+    high: int
+    physical: Whole | None
+    max_age: float  # the greatest age in seconds that is no more than the variable's
+
+    @staticmethod
+    def of(variable: Variable) -> Sensor:
+        """In units of 1 / `FINE`."""
+        low, high = variable.range
+        return Sensor(
+            fine((variable.uncertainty, variable.uncertainty))[1],
+            fine((low, low))[1],
+            fine((high, high))[0],
+            None if variable.physical is None else fine(variable.physical),
+            math.inf if variable.max_age is None else _at_most(variable.max_age),
+        )
+
+
 class Steps:
     """The dynamics of one rule set; not changed by what is asked."""
 
@@ -59,6 +83,7 @@ class Steps:
         self._range = {str(v.tag): fine(v.range) for v in self._free}
         self._physical = {str(v.tag): fine(v.physical) for v in self._free if v.physical is not None}
         self._parts: dict[Fraction, list[_Form]] = {}
+        self.sensors = {v.tag: Sensor.of(v) for v in measured}
 
     def forward(
         self, start: Mapping[str, Whole], acting: Mapping[str, Whole], seconds: Fraction
@@ -70,7 +95,7 @@ class Steps:
             part = min(left, self._step)
             left -= part
             during: dict[str, Whole] = {**self._disturbances, **acting, **state}
-            after = {str(v.tag): self._grown(v, state[v.tag], part) for v in self._free}
+            after = {str(v.tag): self.grown(v, state[v.tag], part) for v in self._free}
             during.update(after)
             for form in self._during(part):
                 low = high = form.constant
@@ -82,8 +107,8 @@ class Steps:
             state = after
         return state
 
-    def _grown(self, variable: Variable, interval: Whole, seconds: Fraction) -> Whole:
-        """`motion.grown`, for more than no time."""
+    def grown(self, variable: Variable, interval: Whole, seconds: Fraction) -> Whole:
+        """`motion.grown` of a variable without dynamics, for more than no time where it has no rate."""
         low, high = interval
         if variable.max_rate is None:
             first, last = self._range[variable.tag]
@@ -107,6 +132,11 @@ class Steps:
             share = part / self._step
             self._parts[part] = [_form(tag, form, share) for tag, form in self._forms.items()]
         return self._parts[part]
+
+
+def _at_most(value: Fraction) -> float:
+    found = float(value)
+    return found if found <= value else math.nextafter(found, -math.inf)
 
 
 def _form(tag: str, form: Affine, share: Fraction) -> _Form:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
 from operator import itemgetter, mul
@@ -11,7 +11,18 @@ from typing import cast
 
 from gateway.solver.interval import VACUOUS, Box, ProductRow, Row, Rows, Scaled, Slack
 
-_Node = int | tuple[bool, tuple["_Node", ...]]  # a row's number, or whether every part must hold, and parts
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Parts of which each must hold, or one. Where all are rows, those about actions alone are told apart."""
+
+    every: bool
+    nodes: tuple[int | _Parts, ...]
+    settled: tuple[int, ...] | None = None  # None where a part is no row
+    stateful: tuple[int, ...] = ()
+
+
+_Entry = tuple[int, int, "int | _Parts"]  # a formula's number, factor to the group's unit, row or parts
 _Ends = Callable[[Sequence[int]], tuple[int, ...]]
 
 
@@ -47,19 +58,33 @@ class Table:
         values = self._values(box)
         return [self._nearest(group, values) for group in self._groups]
 
-    def _group(self, formulas: Sequence[Scaled]) -> tuple[tuple[int, int, _Node], ...]:
-        """Number, factor to the group's common unit, and node; what was there before is left out."""
+    def _group(self, formulas: Sequence[Scaled]) -> tuple[_Entry, ...]:
+        """What was there before is left out, and what must hold beside each other stands side by side."""
         unit = lcm(1, *(formula.unit for formula in formulas))
-        found: dict[tuple[Row | Rows, int], tuple[int, int, _Node]] = {}
+        found: dict[tuple[Row | Rows, int], tuple[_Entry, ...]] = {}
         for number, formula in enumerate(formulas):
             key = (formula.formula, formula.unit)
             if key not in found:
-                found[key] = number, unit // formula.unit, self._node(formula.formula)
-        return tuple(found.values())
+                factor = unit // formula.unit
+                found[key] = tuple((number, factor, node) for node in self._side_by_side(formula.formula))
+        return tuple(itertools.chain.from_iterable(found.values()))
 
-    def _node(self, formula: Row | Rows) -> _Node:
+    def _side_by_side(self, formula: Row | Rows) -> Iterator[int | _Parts]:
+        if isinstance(formula, Rows) and formula.every and formula.parts:
+            for part in formula.parts:
+                yield from self._side_by_side(part)
+        else:
+            yield self._node(formula)
+
+    def _node(self, formula: Row | Rows) -> int | _Parts:
         if isinstance(formula, Rows):
-            return formula.every, tuple(self._node(part) for part in formula.parts)
+            nodes = tuple(self._node(part) for part in formula.parts)
+            rows = [node for node in nodes if isinstance(node, int)]
+            if len(rows) < len(nodes):
+                return _Parts(formula.every, nodes)
+            settled = tuple(row for row in rows if self._rows[row].settled)
+            stateful = tuple(row for row in rows if not self._rows[row].settled)
+            return _Parts(formula.every, nodes, settled, stateful)
         if formula not in self._row_of:
             self._row_of[formula] = len(self._rows)
             if not isinstance(formula, ProductRow):
@@ -94,38 +119,52 @@ class Table:
                     values[number] = product.slack(box)
         return values
 
-    def _nearest(
-        self, group: Iterable[tuple[int, int, _Node]], values: Sequence[int]
-    ) -> tuple[int, Slack] | None:
-        best: tuple[int, int, int, int] | None = None
+    def _nearest(self, group: tuple[_Entry, ...], values: Sequence[int]) -> tuple[int, Slack] | None:
+        nearest: int | None = None
+        best = (0, 0, -1)
         for number, factor, node in group:
             value, row = (values[node], node) if isinstance(node, int) else self._slack(node, values)
-            if best is None or value * factor < best[0]:
-                best = value * factor, number, value, row
-        if best is None:
+            if nearest is None or value * factor < nearest:
+                nearest, best = value * factor, (number, value, row)
+        if nearest is None:
             return None
-        return best[1], Slack(best[2], self._rows[best[3]] if best[3] >= 0 else None)
+        number, value, row = best
+        return number, Slack(value, self._rows[row] if row >= 0 else None)
 
-    def _slack(self, node: _Node, values: Sequence[int]) -> tuple[int, int]:
+    def _slack(self, node: int | _Parts, values: Sequence[int]) -> tuple[int, int]:
         """A node's slack and the row that decides it, -1 for none."""
         if isinstance(node, int):
             return values[node], node
-        every, parts = node
-        if not every:
-            return self._alternatives(parts, values)
+        if not node.every:
+            return self._alternatives(node, values)
         best = (VACUOUS, -1)
-        for index, part in enumerate(parts):
+        for index, part in enumerate(node.nodes):
             found = self._slack(part, values)
             if not index or found[0] < best[0]:
                 best = found
         return best
 
-    def _alternatives(self, parts: tuple[_Node, ...], values: Sequence[int]) -> tuple[int, int]:
+    def _alternatives(self, node: _Parts, values: Sequence[int]) -> tuple[int, int]:
         """One part must hold. A part about actions alone is true or false; its distance means nothing."""
+        if node.settled is None:
+            return self._mixed(node.nodes, values)
+        for row in node.settled:
+            if values[row] >= 0:
+                return VACUOUS, -1
+        rows = node.stateful or node.settled
+        if not rows:
+            return -VACUOUS, -1
+        greatest = rows[0]
+        for row in rows:
+            if values[row] > values[greatest]:
+                greatest = row
+        return values[greatest], greatest
+
+    def _mixed(self, nodes: Iterable[int | _Parts], values: Sequence[int]) -> tuple[int, int]:
         stateful: tuple[int, int] | None = None
         settled: tuple[int, int] | None = None
-        for part in parts:
-            found = (values[part], part) if isinstance(part, int) else self._slack(part, values)
+        for part in nodes:
+            found = self._slack(part, values)
             if found[1] < 0 or self._rows[found[1]].settled:
                 if found[0] >= 0:
                     return VACUOUS, -1

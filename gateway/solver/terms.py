@@ -147,12 +147,17 @@ class Bounds:
             self._add(z3core.Z3_mk_ge, constant, low)
             self._add(z3core.Z3_mk_le, constant, high)
 
+    def number(self, end: int) -> z3.Ast:
+        """An end as a number; whoever asks for it gives its reference back."""
+        number = z3core.Z3_mk_numeral(self._context.ref(), f"{end}{self._unit}", self._real.ast)
+        z3core.Z3_inc_ref(self._context.ref(), number)
+        return number
+
     def _add(
         self, relation: Callable[[object, object, object], object], constant: z3.ArithRef, end: int
     ) -> None:
         context = self._context.ref()
-        number = z3core.Z3_mk_numeral(context, f"{end}{self._unit}", self._real.ast)
-        z3core.Z3_inc_ref(context, number)
+        number = self.number(end)
         term = relation(context, constant.as_ast(), number)
         z3core.Z3_inc_ref(context, term)
         z3core.Z3_solver_assert(context, self._solver.solver, term)
@@ -209,6 +214,25 @@ class Query:
     def one(self, rule: int) -> Answer:
         """Whether one rule can be violated under the premises."""
         return answer(self._solver.check(self._goals[rule]))
+
+    def at(self, rule: int, point: Box) -> Answer:
+        """Whether one rule is violated at a point, which is a box without extent: `sat` where it is.
+
+        Nothing is searched for: with every symbol a number Z3 works the rule out.
+        """
+        context = self.terms.context
+        symbols = (z3.Ast * len(point))(*(self.terms.name(name).as_ast() for name in point))
+        values = (z3.Ast * len(point))(*(self._bounds.number(end) for end, _ in point.values()))
+        there = z3core.Z3_substitute(context.ref(), self.kept[rule].as_ast(), len(point), symbols, values)
+        kept = z3.simplify(z3.BoolRef(there, context))
+        for value in values:
+            z3core.Z3_dec_ref(context.ref(), value)
+        return Answer.SAT if z3.is_false(kept) else Answer.UNSAT if z3.is_true(kept) else Answer.UNKNOWN
+
+    def warm(self, box: Box) -> None:
+        """Have Z3 take in the rules before the first check needs them; `box` is any."""
+        self.open(box, {})
+        self.close()
 
     def witness(self) -> dict[str, Fraction]:
         """The assignment behind the last `sat`, for the symbols that have premises."""
