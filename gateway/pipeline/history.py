@@ -11,6 +11,7 @@ from gateway.core.ports import InForce
 
 _KEEP_S = 120.0  # a full-span ramp of 1 %/s
 _EXACT_S = 1.0  # younger values are listed one by one
+_TIDY_EVERY = 16  # new stretches
 
 
 @dataclass(slots=True)
@@ -39,6 +40,7 @@ class OutputHistory:
         self._pending: list[_Attempt] = []
         self._written_at = float("-inf")
         self._out_of_sight_since: float | None = None
+        self._untidy = 0  # stretches since the last `_tidy`
 
     @property
     def known(self) -> bool:
@@ -156,3 +158,18 @@ class OutputHistory:
         self._stretches.appendleft(_Stretch(value, at, at))
         while len(self._stretches) > 1 and at - self._stretches[-1].until > _KEEP_S:
             self._stretches.pop()
+        self._untidy += 1
+        if self._untidy >= _TIDY_EVERY:
+            self._tidy(at)
+
+    def _tidy(self, at: float) -> None:
+        """Forget what `in_force` never lists again: it lies in the range of younger values, which last."""
+        self._untidy = 0
+        kept: list[_Stretch] = []
+        lowest = highest = self._stretches[0].value
+        for stretch in self._stretches:
+            value = stretch.value
+            if not kept or at - stretch.until <= _EXACT_S or not lowest <= value <= highest:
+                kept.append(stretch)
+                lowest, highest = min(lowest, value), max(highest, value)
+        self._stretches = deque(kept)

@@ -177,16 +177,28 @@ def test_a_read_back_older_than_the_confirmed_write_is_ignored() -> None:
 
 
 def test_s6_many_decisions_a_second_thin_the_record_and_never_loosen_a_ramp() -> None:
-    history = OutputHistory()
+    history, whole = OutputHistory(), list[tuple[Fraction, float]]()
     rng = random.Random(7)  # noqa: S311  # a seeded sequence, not a secret
-    for number in range(1200):
-        history.confirm(Fraction(rng.randrange(0, 1000), 10), 100 + number * 0.05)
-    now = 100 + 1200 * 0.05
-    thinned = history.in_force(now)
-    assert len(thinned) < 60
-    whole = [(s.value, 0.0 if n == 0 else now - s.until) for n, s in enumerate(history._stretches)]
-    limit = Fraction(10)
-    highest = min(value + limit * Fraction(1 + ago) for value, ago in whole)
-    lowest = max(value - limit * Fraction(1 + ago) for value, ago in whole)
-    assert min(e.value + limit * Fraction(1 + e.ceased_s_ago) for e in thinned) == highest
-    assert max(e.value - limit * Fraction(1 + e.ceased_s_ago) for e in thinned) == lowest
+    level = 500
+    for number in range(4_000):
+        at = 100 + number * 0.05
+        wild = number % 900 < 300
+        level = rng.randrange(0, 1000) if wild else max(0, min(1000, level + rng.randint(-4, 4)))
+        value = Fraction(level, 10)
+        if whole and whole[0][0] == value:
+            whole.pop(0)  # it goes on
+        elif whole:
+            whole[0] = whole[0][0], at  # it ceases when the next one is confirmed
+        whole.insert(0, (value, at))
+        history.confirm(value, at)
+        if number % 137:
+            continue
+        now = at + 0.02
+        past = [(whole[0][0], 0.0), *((v, now - ceased) for v, ceased in whole[1:] if now - ceased <= 120.0)]
+        listed = history.in_force(now)
+        limit = Fraction(10)
+        highest = min(value + limit * Fraction(1 + ago) for value, ago in past)
+        lowest = max(value - limit * Fraction(1 + ago) for value, ago in past)
+        assert min(e.value + limit * Fraction(1 + e.ceased_s_ago) for e in listed) == highest
+        assert max(e.value - limit * Fraction(1 + e.ceased_s_ago) for e in listed) == lowest
+    assert len(history._stretches) < 200
