@@ -20,6 +20,8 @@ from gateway.recheck.forms import (
     Sum,
     all_of,
     negated,
+    opened,
+    shortened,
     statement_of,
 )
 from gateway.recheck.question import Question, Scene, scene_of
@@ -79,9 +81,9 @@ class _Shown:
         """What is shown of one rule."""
         if self.why:
             return Worst(OPEN, self.why)
-        ends = self.scene.timing.acting < len(self.scene.timing.cuts) - 1
-        if ends and (requirement.always or requirement in source.terminal):
-            return Worst(OPEN, "the backup acts by what it reads: sampled only")
+        blind = next((world.blind for world in self.worlds if world.blind), "")
+        if blind and (requirement.always or requirement in source.terminal):
+            return Worst(OPEN, f"{blind}: sampled only")
         past = any(op in {"prev", "rate"} for op, _ in reads([requirement.tree]))
         try:
             for world in self.worlds:
@@ -110,6 +112,8 @@ class _Shown:
 def _owed(source: Source, requirement: Requirement, moment: Moment, *, past: bool) -> bool:
     if requirement in source.safe_set:
         return moment.last and moment.acting == "new"
+    if requirement in source.terminal:
+        return moment.last and moment.acting == "back"
     if moment.first:
         return True
     return requirement.always and (moment.acting == "new" or not past)
@@ -145,7 +149,7 @@ class _Search:
 
     def point(self, wanted: Statement, settled: list[Below]) -> Mapping[str, Fraction] | None:
         """Where `wanted` and all of `settled` hold; None where nowhere."""
-        wanted = self._shortened(wanted)
+        wanted = shortened(wanted, self.box)
         if wanted is False:
             return None
         if isinstance(wanted, Joined) and wanted.how == "any":
@@ -160,24 +164,10 @@ class _Search:
     def _split(self, parts: Sequence[Statement], settled: list[Below]) -> Mapping[str, Fraction] | None:
         first, others = parts[0], parts[1:]
         for choice in first.parts if isinstance(first, Joined) else (first,):
-            found = self.point(all_of([choice, *_opened(others)]), settled)
+            found = self.point(all_of([choice, *opened(others)]), settled)
             if found is not None:
                 return found
         return None
-
-    def _shortened(self, wanted: Statement) -> Statement:
-        """Without what the ends of the intervals settle."""
-        if isinstance(wanted, Below):
-            low, high = wanted.sum.range(self.box)
-            if high < 0 or (high == 0 and not wanted.strict):
-                return True
-            return wanted if low < 0 or (low == 0 and not wanted.strict) else False
-        if isinstance(wanted, Joined):
-            parts = _opened([self._shortened(part) for part in wanted.parts], wanted.how)
-            if wanted.how == "all":
-                return all_of(parts)
-            return negated(all_of([negated(part) for part in parts]))
-        return wanted
 
     def _program(self, sums: Sequence[Below]) -> Mapping[str, Fraction] | None:
         """Where all sums are below 0, the strict ones by as much as can be."""
@@ -193,11 +183,3 @@ class _Search:
         if best is None or (any(below.strict for below in sums) and best.value <= 0):
             return None
         return {name: value for name, value in best.at.items() if name != "_"}
-
-
-def _opened(parts: Sequence[Statement], how: str = "all") -> list[Statement]:
-    """Parts of parts that are joined the same way."""
-    found: list[Statement] = []
-    for part in parts:
-        found += part.parts if isinstance(part, Joined) and part.how == how else [part]
-    return found

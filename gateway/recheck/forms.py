@@ -7,7 +7,7 @@ of sums that are at most, or less than, 0.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -106,13 +106,25 @@ def negated(statement: Statement) -> Statement:
     return Joined("any" if statement.how == "all" else "all", turned)
 
 
-def sums_of(statement: Statement) -> Iterator[Below]:
-    """All sums of a statement."""
-    if isinstance(statement, Below):
-        yield statement
-    elif isinstance(statement, Joined):
-        for part in statement.parts:
-            yield from sums_of(part)
+def opened(parts: Sequence[Statement], how: str = "all") -> list[Statement]:
+    """Parts of parts that are joined the same way."""
+    found: list[Statement] = []
+    for part in parts:
+        found += part.parts if isinstance(part, Joined) and part.how == how else [part]
+    return found
+
+
+def shortened(wanted: Statement, box: Mapping[str, tuple[Fraction, Fraction]]) -> Statement:
+    """A statement without what the ends of the intervals settle."""
+    if isinstance(wanted, Below):
+        low, high = wanted.sum.range(box)
+        if high < 0 or (high == 0 and not wanted.strict):
+            return True
+        return wanted if low < 0 or (low == 0 and not wanted.strict) else False
+    if isinstance(wanted, Joined):
+        parts = opened([shortened(part, box) for part in wanted.parts], wanted.how)
+        return all_of(parts) if wanted.how == "all" else any_of(parts)
+    return wanted
 
 
 def statement_of(node: Node, known: Known) -> Statement:

@@ -55,6 +55,11 @@ class Scene:
     unknowns: Unknowns
     undetermined: tuple[str, ...]
 
+    @property
+    def errors(self) -> dict[str, Fraction]:
+        """Of the sensors, by tag: the widest of all modules (S3)."""
+        return _errors(self.book.sources)
+
     def old_values(self) -> Iterator[dict[str, Fraction]]:
         """Every combination of values that may be in force; raises `LanguageError` beyond some thousand."""
         olds = {tag: values for (of, tag), values in self.unknowns.at_first.items() if of == "old"}
@@ -78,7 +83,7 @@ class Scene:
             self.timing,
             self.unknowns.unit,
             fixed,
-            {tag: count(error) for tag, error in _errors(self.book.sources).items()},
+            {tag: count(error) for tag, error in self.errors.items()},
             {tag: count(value) for tag, value in self.question.proposal.items() if ("old", tag) in known},
             failed,
         )
@@ -230,7 +235,9 @@ class _Told:
     def _between(self, op: str, tag: str, ends: Range) -> None:
         quantity = next(source.quantities[tag] for source in self.sources if tag in source.quantities)
         listed = quantity.listed(*ends)
-        if listed is None:
+        if ends[0] > ends[1]:
+            self.undetermined.append(f"what is known of `{tag}` contradicts itself")
+        elif listed is None:
             self.at_first[op, tag] = list(ends)
         elif listed:
             ends = Fraction(listed[0]), Fraction(listed[-1])

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gateway.recheck.forms import NotLinearError, Sum, numeric_of
+from gateway.recheck.forms import NotLinearError, Sum, numeric_of, shortened, statement_of
 from gateway.recheck.question import Scene
 from gateway.recheck.simplex import Terms
-from gateway.recheck.source import Range
+from gateway.recheck.source import Range, moved
 from gateway.recheck.tree import Node
 
 _MOST_COMBINATIONS = 256
@@ -22,9 +22,9 @@ class Moment:
     """One instant of one course: sums of what is read, with the values that act."""
 
     known: Mapping[tuple[str, str], Sum]
-    acting: str  # `new`, `old`
+    acting: str  # `new`, `old`, `back`: the backup
     first: bool = False  # the snapshot with the proposal
-    last: bool = False  # the end of the hold
+    last: bool = False  # the end of the hold, or of the horizon
 
 
 @dataclass(slots=True)
@@ -34,6 +34,7 @@ class World:
     box: dict[str, Range]
     limits: list[tuple[Terms, Fraction]]
     moments: list[Moment]
+    blind: str = ""  # why nothing is carried through behind the hold
 
 
 def combinations(scene: Scene) -> Iterator[dict[tuple[str, str], Fraction]]:
@@ -86,22 +87,59 @@ class _Course:
     def world(self) -> World:
         """The whole course."""
         self._begin()
+        old_to = min(self.takes, self.scene.timing.acting)
+        old, new = self._actions({}), self._actions(self.scene.question.proposal)
         timing, moments = self.scene.timing, []
-        old_to = min(self.takes, timing.acting)
         if self.takes < 0:
-            moments.append(self._moment("new", first=True, last=timing.acting == 0))
+            moments.append(self._moment("new", new, first=True, last=timing.acting == 0))
         else:
-            moments.append(self._moment("old"))
+            moments.append(self._moment("old", old))
         for k in range(timing.acting):
-            self._advance(k)
+            before = timing.cuts[k] < timing.delay
+            first, second = (new, new) if k > self.takes or not before else (old, old)
+            self._advance(k, first, new if k == self.takes and before else second)
             last, at = k + 1 == timing.acting, timing.cuts[k + 1]
             if k + 1 <= old_to and at <= timing.delay:
-                moments.append(self._moment("old"))
+                moments.append(self._moment("old", old))
             if k >= self.takes or at >= timing.delay:
-                moments.append(self._moment("new", last=last))
+                moments.append(self._moment("new", new, last=last))
             if k + 1 == self.takes:  # the new values take over at this very instant
-                moments.append(self._moment("new"))
+                moments.append(self._moment("new", new))
+        try:
+            moments += self._backed(new) if self.scene.book.terminal else ()
+        except NotLinearError as exc:
+            return World(self.box, self.limits, moments, blind=str(exc))
         return World(self.box, self.limits, moments)
+
+    def _backed(self, actions: Mapping[str, Sum]) -> list[Moment]:
+        """The backup to the end of the horizon, where what it reads settles what it does."""
+        timing, moments = self.scene.timing, []
+        for k in range(timing.acting, len(timing.cuts) - 1):
+            actions = self._back(actions, k)
+            moments.append(self._moment("back", actions))
+            self._advance(k, actions, actions)
+            moments.append(self._moment("back", actions, last=k + 2 == len(timing.cuts)))
+        return moments
+
+    def _back(self, actions: Mapping[str, Sum], k: int) -> dict[str, Sum]:
+        shown = {**self.state, **actions}
+        for op, tag in self.scene.unknowns.at_first:
+            if op == "turn" and tag in self.state:
+                error = self.scene.errors[tag]
+                shown[tag] = self.state[tag].plus(self._unknown(f"error {tag} {k}", (-error, error)))
+        after, done = dict(actions), set()
+        for _, move in self.scene.book.guards:
+            holds = move.tree is None or shortened(
+                statement_of(move.tree, lambda op, name: shown[name] if op == "now" else self.base[op, name]),
+                self.box,
+            )
+            if not isinstance(holds, bool):
+                raise NotLinearError("the backup acts by what it reads")
+            for tag, text in move.moves.items() if holds else ():
+                if tag in after and tag not in done:
+                    done.add(tag)
+                    after[tag] = Sum(moved(text, actions[tag].constant, self.scene.timing.step))
+        return after
 
     def _unknown(self, name: str, ends: Range) -> Sum:
         if ends[0] == ends[1]:
@@ -131,14 +169,15 @@ class _Course:
             if tag in question.age_s:
                 self.base["age", tag] = Sum(question.age_s[tag])
 
-    def _actions(self, acting: str) -> dict[str, Sum]:
-        proposal = self.scene.question.proposal if acting == "new" else {}
+    def _actions(self, proposal: Mapping[str, Fraction]) -> dict[str, Sum]:
         return {
             tag: Sum(proposal.get(tag, value)) for (op, tag), value in self.settled.items() if op == "old"
         }
 
-    def _moment(self, acting: str, *, first: bool = False, last: bool = False) -> Moment:
-        now = {**self.state, **self._actions(acting)}
+    def _moment(
+        self, acting: str, actions: Mapping[str, Sum], *, first: bool = False, last: bool = False
+    ) -> Moment:
+        now = {**self.state, **actions}
         known = {**self.base, **{("now", tag): value for tag, value in now.items()}}
         for tag, value in now.items():
             if ("prev", tag) in self.base:
@@ -146,7 +185,8 @@ class _Course:
                 known["rate", tag] = change.scaled(1 / self.scene.timing.step)
         return Moment(known, acting, first, last)
 
-    def _advance(self, k: int) -> None:
+    def _advance(self, k: int, old: Mapping[str, Sum], new: Mapping[str, Sum]) -> None:
+        """To the next instant, `new` taking over from `old` somewhere on the way where they differ."""
         timing, unknowns = self.scene.timing, self.scene.unknowns
         seconds = timing.cuts[k + 1] - timing.cuts[k]
         after, means = dict(self.state), dict(self.state)
@@ -167,12 +207,20 @@ class _Course:
             means[tag] = self.state[tag].plus(step_to, _HALF).plus(bow)
             after[tag] = self.state[tag].plus(step_to)
             self._keep_physical(roam.limits, (means[tag], after[tag]))
-        now = {("now", tag): value for tag, value in means.items()}
+        now = _now(means)
         for name, ends in unknowns.disturbances.items():
             now["now", name] = self._unknown(f"disturbance {name} {k}", ends)
         for tag, tree in self.dynamics.items():
             if tag in self.state:
-                after[tag] = self._moved(tag, tree, now, k, seconds / timing.step)
+                rate = self._along(tag, tree, {**now, **_now(old)})
+                if new is not old:
+                    share = self._unknown(f"share new {k}", (Fraction(0), Fraction(1)))
+                    change = self._along(tag, tree, {**now, **_now(new)}).plus(rate, Fraction(-1))
+                    if change.terms:
+                        raise NotLinearError(f"the actions bend the dynamics of `{tag}`")
+                    rate = rate.plus(share, change.constant)
+                part = seconds / timing.step
+                after[tag] = self.state[tag].plus(rate.plus(self.state[tag], Fraction(-1)), part)
         self.state = after
 
     def _keep_physical(self, limits: tuple[Fraction | None, Fraction | None], sums: Sequence[Sum]) -> None:
@@ -181,23 +229,13 @@ class _Course:
                 terms = {name: way * multiplier for name, multiplier in value.terms.items()}
                 self.limits.append((terms, way * (end - value.constant)))
 
-    def _moved(self, tag: str, tree: Node, now: Mapping[tuple[str, str], Sum], k: int, part: Fraction) -> Sum:
-        def along(acting: str) -> Sum:
-            env = {**now, **{("now", name): value for name, value in self._actions(acting).items()}}
-            found = numeric_of(tree, lambda op, name: env[op, name])
-            if not isinstance(found, Sum):
-                raise NotLinearError(f"the dynamics of `{tag}` choose by what is unknown")
-            return found
+    @staticmethod
+    def _along(tag: str, tree: Node, env: Mapping[tuple[str, str], Sum]) -> Sum:
+        found = numeric_of(tree, lambda op, name: env[op, name])
+        if not isinstance(found, Sum):
+            raise NotLinearError(f"the dynamics of `{tag}` choose by what is unknown")
+        return found
 
-        timing = self.scene.timing
-        before = timing.cuts[k] < timing.delay
-        if k > self.takes or not before:
-            rate = along("new")
-        elif k < self.takes:
-            rate = along("old")
-        else:
-            rate, change = along("old"), along("new").plus(along("old"), Fraction(-1))
-            if change.terms:
-                raise NotLinearError(f"the actions bend the dynamics of `{tag}`")
-            rate = rate.plus(self._unknown(f"share new {k}", (Fraction(0), Fraction(1))), change.constant)
-        return self.state[tag].plus(rate.plus(self.state[tag], Fraction(-1)), part)
+
+def _now(values: Mapping[str, Sum]) -> dict[tuple[str, str], Sum]:
+    return {("now", tag): value for tag, value in values.items()}
