@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gateway.core.tag import TagId
 from gateway.solver.condense import Plan
-from gateway.solver.course import backup_course
+from gateway.solver.course import Course, Ends
 from gateway.solver.interval import SCALE, outward
 from gateway.solver.module import Variable
 from gateway.solver.motion import grown
@@ -16,7 +16,6 @@ from gateway.solver.ruleset import RuleSet
 
 _MOST_VALUES = 128  # of a whole number that are told apart
 
-Ends = tuple[int, int]  # in units of 1 / `SCALE`
 New = Mapping[TagId, Fraction]
 _Finds = Callable[[Facts, New], Ends]
 
@@ -26,6 +25,7 @@ class Boxes:
 
     def __init__(self, rules: RuleSet, plan: Plan) -> None:
         self._rules, self._plan = rules, plan
+        self._course = Course(rules, plan)
         self._finds = {name: self._found(name) for name in plan.symbols if name[0] != "b"}
 
     def box(self, facts: Facts, new: New, names: Iterable[str] | None = None) -> dict[str, Ends]:
@@ -33,8 +33,8 @@ class Boxes:
         wanted = self._plan.symbols if names is None else tuple(names)
         found = {name: find(facts, new) for name in wanted if (find := self._finds.get(name)) is not None}
         if len(found) < len(wanted):
-            course = backup_course(self._rules, self._plan, facts.now, facts.old, new)
-            found.update((name, outward(*course[name])) for name in wanted if name not in found)
+            course = self._course.ends(facts.whole, facts.old, new)
+            found.update((name, course[name]) for name in wanted if name not in found)
         return found
 
     def _found(self, name: str) -> _Finds:  # noqa: C901, PLR0911, PLR0912  one return for each kind of symbol

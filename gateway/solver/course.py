@@ -7,102 +7,150 @@ end of the proposal's time until the PLC's own patience ends (`LEASE_S`); until 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 from gateway.core.tag import TagId
 from gateway.solver.affine import negated
 from gateway.solver.condense import LEASE_S, Plan
-from gateway.solver.interval import SCALE, outward, scaled
-from gateway.solver.module import Hold, Interval, Move, Ramp
-from gateway.solver.motion import forward, hull
+from gateway.solver.interval import SCALE, Scaled, outward, scaled
+from gateway.solver.module import Move, Ramp
 from gateway.solver.ruleset import BackupStep, RuleSet
+from gateway.solver.steps import FINE
 
 SLOWEST_RAMP = Fraction(9, 10)  # a ramp that lost a tenth to jitter and rounding still does
 
+_FINER = FINE // SCALE
 
-def backup_course(
-    rules: RuleSet,
-    plan: Plan,
-    start: Mapping[str, Interval],
-    old: Mapping[str, tuple[Fraction, ...]],
-    new: Mapping[TagId, Fraction],
-) -> dict[str, Interval]:
-    """By symbol `b{k}:TAG`, where each action is while the backup acts; `start` is the state at acquisition.
-
-    `old` are the values in force. The state is followed only where a guard asks for it.
-    """
-    guarded = any(step.formula is not None for step in rules.backup)
-    during = {str(v.tag): hull(*old[v.tag], new[v.tag]) for v in rules.actions}
-    acting = {str(v.tag): (new[v.tag], new[v.tag]) for v in rules.actions}
-    state = dict(start)
-    found: dict[str, Interval] = {}
-    for k, segment in enumerate(plan.segments):
-        if segment.backup:
-            late = segment.start < plan.hold + LEASE_S
-            before = dict(acting)
-            moved = {tag: _moved(rules, state, before, tag, plan.step) for tag in before}
-            during = {tag: _hull(before[tag], moved[tag]) for tag in before}
-            acting = during if late else moved
-            found |= {f"b{k}:{tag}": ends for tag, ends in during.items()}
-        if guarded:
-            state = {
-                tag: _short(ends)
-                for tag, ends in forward(rules, state, during, segment.end - segment.start).items()
-            }
-    return found
+Ends = tuple[int, int]  # in units of 1 / `SCALE`
 
 
-def _short(interval: Interval) -> Interval:
-    """Rounded outward: fractions would grow from step to step."""
-    low, high = outward(*interval)
-    return Fraction(low, SCALE), Fraction(high, SCALE)
+class Course:
+    """The backup's courses over one plan; the state is followed only where a guard asks for it."""
+
+    def __init__(self, rules: RuleSet, plan: Plan) -> None:
+        self._rules, self._plan = rules, plan
+        self._guards = [None if step.formula is None else _Guard.of(step) for step in rules.backup]
+        self._guarded = any(guard is not None for guard in self._guards)
+        self._moves = {
+            str(v.tag): [
+                (index, _Move.of(step.entry.moves[v.tag], plan.step))
+                for index, step in enumerate(rules.backup)
+                if v.tag in step.entry.moves
+            ]
+            for v in rules.actions
+        }
+
+    def ends(
+        self,
+        start: Mapping[str, Ends],
+        old: Mapping[str, tuple[Fraction, ...]],
+        new: Mapping[TagId, Fraction],
+    ) -> dict[str, Ends]:
+        """By symbol `b{k}:TAG`, where each action is while the backup acts; `start` is at acquisition.
+
+        `old` are the values in force.
+        """
+        acting = {tag: outward(new[TagId(tag)], new[TagId(tag)]) for tag in self._moves}
+        during = {tag: _hull(ends, outward(min(old[tag]), max(old[tag]))) for tag, ends in acting.items()}
+        state = dict(start)
+        found: dict[str, Ends] = {}
+        for k, segment in enumerate(self._plan.segments):
+            if segment.backup:
+                late = segment.start < self._plan.hold + LEASE_S
+                moved = self._moved(state, acting)
+                during = {tag: _hull(acting[tag], moved[tag]) for tag in acting}
+                acting = during if late else moved
+                found.update((f"b{k}:{tag}", ends) for tag, ends in during.items())
+            if self._guarded and k + 1 < len(self._plan.segments):
+                state = self._later(state, during, segment.end - segment.start)
+        return found
+
+    def _later(
+        self, state: Mapping[str, Ends], acting: Mapping[str, Ends], seconds: Fraction
+    ) -> dict[str, Ends]:
+        """The state some time later, rounded outward: numbers would grow from step to step."""
+        after = self._rules.steps.forward(
+            {tag: (low * _FINER, high * _FINER) for tag, (low, high) in state.items()},
+            {tag: (low * _FINER, high * _FINER) for tag, (low, high) in acting.items()},
+            seconds,
+        )
+        return {tag: (low // _FINER, -(-high // _FINER)) for tag, (low, high) in after.items()}
+
+    def _moved(self, state: Mapping[str, Ends], acting: Mapping[str, Ends]) -> dict[str, Ends]:
+        """Where each action is after the backup's next move."""
+        values = {**acting, **state}
+        known: dict[int, bool | None] = {}
+        found: dict[str, Ends] = {}
+        for tag, moves in self._moves.items():
+            ends: list[Ends] = []
+            for index, move in moves:
+                if index not in known:
+                    guard = self._guards[index]
+                    known[index] = True if guard is None else guard.applies(values)
+                if known[index] is not False:
+                    ends.append(move.after(acting[tag]))
+                if known[index]:
+                    break
+            found[tag] = _hull(*ends) if ends else acting[tag]
+        return found
 
 
-def _moved(
-    rules: RuleSet,
-    state: Mapping[str, Interval],
-    acting: Mapping[str, Interval],
-    tag: str,
-    step: Fraction,
-) -> Interval:
-    """Where one action is after the backup's next move."""
-    ends: list[Interval] = []
-    for entry in rules.backup:
-        move = entry.entry.moves.get(TagId(tag))
-        if move is None:
-            continue
-        applies = _applies(entry, {**acting, **state})
-        if applies is not False:
-            ends.append(_after(move, acting[tag], step))
-        if applies:
-            break
-    return _hull(*ends) if ends else acting[tag]
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """A condition of the backup and its opposite; `symbols` with the tag that tells each."""
+
+    yes: Scaled
+    no: Scaled
+    symbols: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def of(step: BackupStep) -> _Guard:
+        assert step.formula is not None, "without a guard there is nothing to ask"  # noqa: S101
+        yes, no = scaled(step.formula), scaled(negated(step.formula))
+        return _Guard(yes, no, tuple((s, s.removeprefix("prev(").removesuffix(")")) for s in yes.symbols))
+
+    def applies(self, values: Mapping[str, Ends]) -> bool | None:
+        """Whether it holds everywhere: yes, no, or not certain."""
+        box = {symbol: values[tag] for symbol, tag in self.symbols}
+        if self.yes.slack(box).holds:
+            return True
+        return False if self.no.slack(box).holds else None
 
 
-def _applies(entry: BackupStep, values: Mapping[str, Interval]) -> bool | None:
-    if entry.formula is None:
-        return True
-    box = {name: outward(*interval) for name, interval in values.items()}
-    box |= {f"prev({name})": ends for name, ends in box.items()}
-    if scaled(entry.formula).slack(box).holds:
-        return True
-    return False if scaled(negated(entry.formula)).slack(box).holds else None
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A move of one step: to a target, at most so far; each as the whole numbers around it."""
 
+    target: Ends | None  # None: stay
+    paces: tuple[Ends, ...] = ()  # none: at once
 
-def _after(move: Move, before: Interval, step: Fraction) -> Interval:
-    match move:
-        case Hold():
+    @staticmethod
+    def of(move: Move, step: Fraction) -> _Move:
+        match move:
+            case Ramp(target, rate):
+                far = (rate * step * pace for pace in (Fraction(1), SLOWEST_RAMP))
+                return _Move(outward(target, target), tuple(outward(most, most) for most in far))
+            case Fraction():
+                return _Move(outward(move, move))
+            case _:
+                return _Move(None)
+
+    def after(self, before: Ends) -> Ends:
+        """Where the action may be after the move."""
+        if self.target is None:
             return before
-        case Fraction():
-            return move, move
-        case Ramp(target, rate):
-            ends = [_ramped(end, target, rate * step * pace) for end in before for pace in (1, SLOWEST_RAMP)]
-            return min(ends), max(ends)
+        if not self.paces:
+            return self.target
+        return _hull(*(_ramped(end, self.target, most) for end in before for most in self.paces))
 
 
-def _ramped(value: Fraction, target: Fraction, most: Fraction) -> Fraction:
-    return min(value + most, target) if value <= target else max(value - most, target)
+def _ramped(value: int, target: Ends, most: Ends) -> Ends:
+    least, greatest = target
+    if value <= least:
+        return min(value + most[0], least), min(value + most[1], greatest)
+    return max(value - most[1], least), max(value - most[0], greatest)
 
 
-def _hull(*intervals: Interval) -> Interval:
+def _hull(*intervals: Ends) -> Ends:
     return min(low for low, _ in intervals), max(high for _, high in intervals)

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 
 from gateway.core.ports import CheckRequest, InForce
 from gateway.solver.module import Interval, Variable
 from gateway.solver.past import micros_down, micros_up, usable
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.steps import Whole, fine, plain
+from gateway.solver.steps import Whole, fine
 
 _MOST_PIECES = 8  # of the time since the last check, by what was in force
-
-
-def forward(
-    rules: RuleSet, start: Mapping[str, Interval], acting: Mapping[str, Interval], seconds: Fraction
-) -> dict[str, Interval]:
-    """Where every measured variable may be later, any of `acting` being in force at any time."""
-    found = rules.steps.forward(
-        {tag: fine(ends) for tag, ends in start.items()},
-        {tag: fine(ends) for tag, ends in acting.items()},
-        seconds,
-    )
-    return {tag: plain(ends) for tag, ends in found.items()}
 
 
 def grown(variable: Variable, interval: Interval, seconds: Fraction) -> Interval:

@@ -27,11 +27,6 @@ def fine(interval: Interval) -> Whole:
     return low.numerator * FINE // low.denominator, -(-high.numerator * FINE // high.denominator)
 
 
-def plain(whole: Whole) -> Interval:
-    """The same interval in fractions."""
-    return Fraction(whole[0], FINE), Fraction(whole[1], FINE)
-
-
 @dataclass(frozen=True, slots=True)
 class _Form:
     """The next value of one variable: `(constant + sum(factor * value)) / divisor`."""
