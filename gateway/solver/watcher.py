@@ -117,14 +117,14 @@ class FolderReader:
     def read(self, *, again: bool) -> dict[str, Content] | None:
         """Every module file by name; None when the folder itself is away. `again` trusts no stamp.
 
-        Another folder without a module in its place (the mount point of an unmounted disk) is away too.
+        Another folder without a module in its place (the mount point of an unmounted disk) is away too, and so
+        is one that was exchanged while it was read: what was found of it belongs to neither.
         """
         try:
-            stamps = self._folder.stat()
+            identity = self._found()
             names = [p.name for p in self._folder.iterdir() if _may_hold_a_module(p.name)]
         except OSError:
             return None
-        identity = (stamps.st_dev, stamps.st_ino)
         if not names and self._known and identity != self._identity:
             return None
         found: dict[str, Content] = {}
@@ -136,9 +136,19 @@ class FolderReader:
                     found[name] = self._file(name, again=again)
                 else:
                     found[_shown(name)] = unreadable("its name is too long or not printable; rename it")
+        try:
+            if self._found() != identity:
+                return None
+        except OSError:
+            return None
         self._identity = identity
         self._known = {name: known for name, known in self._known.items() if name in found}
         return found
+
+    def _found(self) -> tuple[int, int]:
+        """Which folder is there now."""
+        stamps = self._folder.stat()
+        return stamps.st_dev, stamps.st_ino
 
     def _file(self, name: str, *, again: bool) -> Content:
         path = self._folder / name

@@ -195,7 +195,7 @@ async def test_s24_deleted_files_wait_for_a_person_and_a_required_one_stays(tmp_
         (h.folder / "limit.json").unlink()
         (h.folder / "tank.json").unlink()
         await h.until(lambda: h.states() == {"buffer-tank": "active", "lower-level-limit": "pending"})
-        assert "stays in force" in h.because("buffer-tank")
+        await h.until(lambda: "stays in force" in h.because("buffer-tank"))
 
 
 async def test_what_is_no_plain_file_blocks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

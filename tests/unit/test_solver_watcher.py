@@ -2,9 +2,11 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from gateway.core.clock import SystemClock
 from gateway.solver.watcher import (
@@ -139,3 +141,25 @@ async def test_a_real_folder_is_followed_within_a_second(tmp_path: Path) -> None
 
         (tmp_path / "b.json").unlink()
         assert await queue.get() == FileGone("b.json")
+
+
+# S24: a disk that goes away between two calls of one look takes nothing out.
+def test_s24_a_folder_exchanged_while_it_is_read_is_away_and_so_is_the_empty_one_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "constraints.d"
+    folder.mkdir()
+    (folder / "a.json").write_bytes(b"{}")
+    reader = FolderReader(folder)
+    assert (reader.read(again=False) or {}).keys() == {"a.json"}
+    listed = Path.iterdir
+
+    def exchanged(path: Path) -> Iterator[Path]:
+        monkeypatch.undo()
+        folder.rename(tmp_path / "away")
+        folder.mkdir()
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", exchanged)
+    assert reader.read(again=False) is None
+    assert reader.read(again=False) is None
