@@ -117,8 +117,8 @@ class FolderReader:
     def read(self, *, again: bool) -> dict[str, Content] | None:
         """Every module file by name; None when the folder itself is away. `again` trusts no stamp.
 
-        Another folder without a module in its place (the mount point of an unmounted disk) is away too, and so
-        is one that was exchanged while it was read: what was found of it belongs to neither.
+        Another folder without a module in its place (the mount point of an unmounted disk) is away too, and
+        so is one that was exchanged while it was read: what was found of it belongs to neither.
         """
         try:
             identity = self._found()
