@@ -165,6 +165,7 @@ class Outline:
         """State premises that hold for every proposal, in place of all that was stated before."""
         self._solver.pop(self._solver.num_scopes())
         self._common = {}
+        self._solver.push()
         self._common = self._stated(box)
         self._solver.push()  # here, so that no proposal waits for it
 
@@ -194,6 +195,8 @@ class Outline:
         others = [other for index, other in self._others.items() if index not in far]
         if not far or answer(self._solver.check(self._any, *others)) is not Answer.UNSAT:
             return list(rules)
+        if not any(self._any.eq(used) for used in self._solver.unsat_core()):
+            return list(rules)  # premises that contradict each other say nothing of any rule (S3)
         return [index for index in rules if index not in far]
 
     def _stated(self, box: Box) -> dict[str, tuple[int, int]]:
