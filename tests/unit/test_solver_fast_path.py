@@ -1,0 +1,172 @@
+"""The fast ways of a check say what the slow and plain ones say, and a fault in one of them is noticed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from fractions import Fraction
+
+import pytest
+import z3
+
+from gateway.core.decision import Holds, Permitted, Refused, Undetermined, Violated
+from gateway.solver import outline
+from gateway.solver.affine import Every, Formula
+from gateway.solver.boxes import Boxes
+from gateway.solver.check import Checks, millis_up
+from gateway.solver.condense import condense
+from gateway.solver.interval import SCALE, Box, Slack, scaled
+from gateway.solver.predict import observe
+from gateway.solver.ruleset import RuleSet
+from gateway.solver.steps import FINE, fine
+from gateway.solver.table import Table
+from gateway.solver.terms import Answer, Query
+from tests.bench.synthetic import DELAY_S, HOLD_S, Family, requests, rule_set
+from tests.unit.solver_demo import PATIENT
+
+FAMILIES = (Family(rules=10), Family(rules=50), Family(rules=10, horizon=5), Family(rules=50, products=True))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_every_finding_and_verdict_is_that_of_the_exact_rows_asked_one_by_one(family: Family) -> None:
+    rules = rule_set(family)
+    checks, plan = Checks(rules, PATIENT), condense(rules, millis_up(DELAY_S), millis_up(HOLD_S))
+    exact, boxes = Query(z3.Context(), plan, PATIENT), Boxes(rules, plan)
+    seen: set[type] = set()
+    for request in requests(family, 12, seed=5, may_repair=False):
+        assert request.proposal is not None
+        result, _ = checks.check(request)
+        within = boxes.box(observe(rules, request), request.proposal.engineering())
+        said = {f.constraint: f for f in result.findings}
+        exact.open(within, {})
+        missed = {rule for rule in {d.rule for d in plan.duties} if exact.one(rule) is Answer.SAT}
+        exact.close()
+        seen.add(type(result.verdict))
+        assert isinstance(result.verdict, Refused if missed else Permitted)
+        for index, rule in enumerate(plan.rules):
+            finding = said[rule.constraint.id]
+            assert isinstance(finding, Violated if index in missed else Holds)
+            formulas = [scaled(d.formula) for d in plan.duties if d.rule == index]
+            if isinstance(finding, Holds) and finding.margin is not None:
+                margins = (f.margin(f.slack(within)) for f in formulas)
+                assert finding.margin == min(m for m in margins if m is not None)
+    assert seen == {Permitted, Refused}
+
+
+def test_a_table_says_of_each_group_what_its_formulas_say_alone() -> None:
+    rules = rule_set(Family(rules=50, horizon=1, products=True))
+    plan = condense(rules, millis_up(DELAY_S), millis_up(HOLD_S))
+    groups = [[scaled(d.formula) for d in plan.duties if d.rule == index] for index in range(len(plan.rules))]
+    table, chance = Table(groups), random.Random(8)  # noqa: S311  a repeatable sample
+    for _ in range(30):
+        ends = {n: sorted(chance.randrange(-9 * SCALE, 99 * SCALE) for _ in range(2)) for n in plan.symbols}
+        within = {name: (low, high) for name, (low, high) in ends.items()}
+        for group, least in zip(groups, table.least(within), strict=True):
+            alone = [formula.slack(within) for formula in group]
+            assert least is not None
+            assert least[1] == alone[least[0]]
+            nearest = min(Fraction(s.value, f.unit) for s, f in zip(alone, group, strict=True))
+            assert Fraction(least[1].value, group[least[0]].unit) == nearest
+
+
+def test_steps_in_whole_numbers_hold_the_exact_ones_and_hardly_more() -> None:
+    rules = rule_set(Family(rules=10))
+    start = {str(v.tag): (Fraction(4, 3), Fraction(5, 3)) for v in rules.measured}
+    acting = {str(v.tag): (Fraction(100, 7), Fraction(30)) for v in rules.actions}
+
+    found = rules.steps.forward(
+        {tag: fine(ends) for tag, ends in start.items()},
+        {tag: fine(ends) for tag, ends in acting.items()},
+        Fraction(27, 10),
+    )
+
+    for tag, ends in _exactly(rules, start, acting, (Fraction(1), Fraction(1), Fraction(7, 10))).items():
+        low, high = (Fraction(end, FINE) for end in found[tag])
+        assert low <= ends[0]
+        assert ends[0] - low < Fraction(1, 10**20)
+        assert high >= ends[1]
+        assert high - ends[1] < Fraction(1, 10**20)
+
+
+Ends = tuple[Fraction, Fraction]
+
+
+def _exactly(
+    rules: RuleSet, start: Mapping[str, Ends], acting: Mapping[str, Ends], parts: tuple[Fraction, ...]
+) -> dict[str, Ends]:
+    """The same in fractions: a share of each step, inflows as far as their rate and physics go."""
+    state = dict(start)
+    for part in parts:
+        during = {**rules.disturbances, **acting, **state}
+        for v in rules.measured:
+            if v.max_rate is not None:
+                assert v.physical is not None
+                low, high = state[v.tag][0] - v.max_rate * part, state[v.tag][1] + v.max_rate * part
+                during[v.tag] = max(low, v.physical[0]), min(high, v.physical[1])
+        after = {tag: ends for tag, ends in during.items() if tag in state}
+        for tag, form in rules.forms.items():
+            factors = {n: c * part for n, c in form.terms.items()}
+            factors[tag] += 1 - part
+            ends = [
+                form.constant * part + sum(c * during[n][(c > 0) == top] for n, c in factors.items())
+                for top in (False, True)
+            ]
+            after[tag] = Fraction(ends[0]), Fraction(ends[1])
+        state = after
+    return state
+
+
+# S7: the interval pass and Z3 are two judges; a pass that finds everything kept is contradicted.
+@pytest.mark.parametrize("family", [Family(rules=10), Family(rules=10, horizon=1)], ids=lambda f: f.name)
+def test_s7_an_interval_pass_that_sees_no_violation_is_contradicted_by_z3(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = Checks(rule_set(family), PATIENT)
+    asked = list(requests(family, 20, seed=5, may_repair=False))
+    sound = [type(checks.check(request)[0].verdict) for request in asked]
+    least = Table.least
+
+    def careless(self: Table, box: Box) -> list[tuple[int, Slack] | None]:
+        return [f and (f[0], Slack(abs(f[1].value), f[1].row)) for f in least(self, box)]
+
+    monkeypatch.setattr(Table, "least", careless)
+    faulty = Checks(rule_set(family), PATIENT)
+    found = [type(faulty.check(request)[0].verdict) for request in asked]
+
+    assert Refused in sound
+    assert found == [Undetermined if verdict is Refused else verdict for verdict in sound]
+
+
+# S3: premises that contradict each other would show everything; such an answer is no answer.
+def test_s3_what_z3_concludes_from_premises_that_contradict_each_other_settles_nothing() -> None:
+    family = Family(rules=10)
+    rules = rule_set(family)
+    plan = condense(rules, millis_up(DELAY_S), millis_up(HOLD_S))
+    asked = outline.Outline(rules, plan, Query(z3.Context(), plan, PATIENT), PATIENT)
+    request = next(requests(family, 1, seed=5, may_repair=False))
+    assert request.proposal is not None
+    within = Boxes(rules, plan).box(observe(rules, request), request.proposal.engineering())
+    every = {duty.rule for duty in plan.duties}
+
+    asked.stage({})
+    asked.open(within)
+    assert asked.unsettled(every, within) == []
+    asked.open({name: (high + SCALE, high + SCALE) for name, (_, high) in within.items()})
+    asked.open(within)
+    assert set(asked.unsettled(every, within)) == every
+
+
+# S7: what a plan's preparation says is not trusted either: Z3 takes only outlines that keep their rules.
+def test_s7_an_outline_that_keeps_too_little_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = Family(rules=10)
+    sound = Checks(rule_set(family), PATIENT)
+    true_outlines = outline.outlines
+
+    def empty(*given: object) -> dict[int, Formula]:
+        return dict.fromkeys(true_outlines(*given), Every(()))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(outline, "outlines", empty)
+    faulty = Checks(rule_set(family), PATIENT)
+
+    for request in requests(family, 20, seed=5, may_repair=False):
+        assert faulty.check(request)[0].verdict == sound.check(request)[0].verdict
