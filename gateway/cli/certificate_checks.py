@@ -301,6 +301,10 @@ def _independent(done: Verification, scene: Scene, texts: Sequence[str]) -> None
             effect_delay_s=scene.plan.delay,
         )
         report = recheck(texts, question, samples=_SAMPLES)
+        if report.undetermined:  # it has judged nothing, which is no consent
+            why = "; ".join(report.undetermined)
+            done.looks.append(Look(name, None, f"it is told too little, so a solver must answer: {why}"))
+            return
         breaches = sorted(report.violated)
         problem = f"it found {breaches[0]} violated inside the assumptions" if breaches else ""
         done.add(name, problem, f"no violation in {report.runs} courses of events")

@@ -65,7 +65,7 @@ def courses(scene: Scene, settled: Mapping[tuple[str, str], Fraction]) -> Iterat
         for source in (first, *told):
             dynamics = {**source.dynamics, **dynamics}
         yield _Course(scene, settled, dynamics, -1).world()
-        for k in [*delayed, len(timing.cuts)] if changes else []:
+        for k in [*delayed, len(timing.cuts)] if changes and timing.delay else []:
             yield _Course(scene, settled, dynamics, k).world()
         if changes and timing.delay and not timing.acting:
             yield _Course(scene, settled, dynamics, 0).world()

@@ -97,6 +97,8 @@ class Desk:
             report = recheck(texts, question(recorded, found))
         except LanguageError as exc:
             return Judgement(unread=str(exc))
+        if report.undetermined:  # it has judged nothing, which is no consent
+            return Judgement(unread="; ".join(report.undetermined))
         return Judgement(violated=sorted(report.violated), left_out=list(found.left_out), runs=report.runs)
 
 

@@ -194,6 +194,16 @@ def test_s7_a_state_set_that_leaves_out_what_the_readings_allow_is_a_difference(
     assert judged(request, result, SAFE[1], wrong).left_out == ["TK1.LT101"]
 
 
+def test_s7_what_the_second_judge_is_not_told_of_counts_as_unread_and_never_as_judged() -> None:
+    request = SAFE[0].request(SAFE[1])
+    looks_back = TEXT.replace('"require": "pump <= 80"', '"require": "level - prev(level) <= 80"')
+    assert looks_back != TEXT
+    record = record_of(request, permitted_result(), SAFE[1])
+    recorded = _recorded(record, Examination(request=request, result=permitted_result()), None)
+    found = Desk().answer(Judge(generation=1, recorded=plain(recorded), texts=[looks_back]))
+    assert found == Judgement(unread="nothing is known of `TK1.LT101` one step ago")
+
+
 def test_a_record_survives_the_wire_exactly() -> None:
     request = replace(SAFE[0].request(SAFE[1]), hold_s=1 / 3, effect_delay_s=0.0)
     recorded = _recorded(permitted(*SAFE), Examination(request=request, result=permitted_result()), None)
