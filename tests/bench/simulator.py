@@ -85,7 +85,7 @@ class Cycle:
     unchanged: bool  # permitted, and exactly what was wanted
     written_by: str  # `verdict`, a fallback's name, `recovery`, or nothing
     unsafe: str  # the constraint that vertex sampling sees broken, empty for none
-    refused_for: str  # the first constraint the check names, if it did not permit
+    refused_for: str  # the first constraint the check names, or why a permitted value was changed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -218,16 +218,18 @@ class _House:
             wanted = _outputs(asked[0].proposal)
             unsafe = unsafe_because(_known(request, state, self._settings), wanted)
         permitted = isinstance(record.outcome, Permitted)
+        unchanged = permitted and record.proposal is not None and record.written == record.proposal.values
         counterexample = getattr(record.outcome, "counterexample", None)
+        kept_back = "least change or hysteresis" if permitted and not unchanged else ""
         return Cycle(
             wanted=wanted,
             outcome=outcome_name(record.outcome),
-            unchanged=permitted and record.proposal is not None and record.written == record.proposal.values,
+            unchanged=unchanged,
             written_by=record.written_by,
             unsafe=unsafe,
             refused_for=counterexample.constraint
             if counterexample
-            else getattr(record.outcome, "reason", ""),
+            else getattr(record.outcome, "reason", kept_back),
         )
 
     def _hand_over(self, values: tuple[RegisterValue, ...]) -> None:
