@@ -245,8 +245,9 @@ async def test_a_failing_pipeline_is_answered_undetermined_and_the_link_lives(tm
 
 
 async def test_after_a_broker_restart_tags_and_verdicts_of_the_outage_arrive(tmp_path: Path) -> None:
+    """The long back-off lets the peer subscribe to the new broker before the bridge is there."""
     port = free_port()
-    async with running(port) as bridge:
+    async with running(port, backoff_s=(2.0, 2.0)) as bridge:
         async with demo_broker(port, tmp_path) as broker:
             assert broker is not None
             bridge.publish_tag(TagId("TK1.TT101"), good(45.0))
