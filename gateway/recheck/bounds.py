@@ -19,10 +19,14 @@ from typing import Any
 
 from gateway.recheck.language import Evaluate, LanguageError, number, truth
 from gateway.recheck.source import Range, Requirement, Source, read_source
+from gateway.recheck.tree import Kind
+from gateway.recheck.words import order_rules, words
 
 Point = Mapping[str, Fraction]
 _PAST = re.compile(r"\b(prev|rate|for|age|good|vote)\b")
-_SETTLED = ("new:", "old:", "kept_on:", "may_rise:")  # some are true or false: never halfway
+_SETTLED = ("kept_on:", "may_rise:")  # true or false: never halfway
+_AT_ONCE = re.compile(r"x|was|new|old|[pb]\d+")  # symbols of one instant; the others are means of a stretch
+_MANY = 1000  # whole numbers that are looked through
 _SPREADS = (Fraction(1), Fraction(1), Fraction(10))  # how far outside the premises points may lie
 
 
@@ -37,7 +41,7 @@ class Bounds:
     as_backup: bool = False
 
 
-def misproved(texts: Sequence[str], bounds: Bounds, *, samples: int = 12, seed: int = 0) -> list[str]:
+def misproved(texts: Sequence[str], bounds: Bounds, *, samples: int = 24, seed: int = 0) -> list[str]:
     """Everything wrong with the bounds of a claim that all requirements hold; empty when nothing is.
 
     Raises `LanguageError` for a module that cannot be read.
@@ -72,7 +76,7 @@ def violated(
     book = _book(texts, bounds)
     point = {name: (low + high) / 2 for name, (low, high) in bounds.premises.items()} | dict(witness)
     for source in book.sources:
-        holds = book.words(source, rule)
+        holds = words(source, rule)
         if holds is not None:
             moments = [_When(instant, acting, drift) for acting in values for drift in (instant, instant + 1)]
             return any(not book.plays(source, holds, point, when) for when in moments)
@@ -202,7 +206,7 @@ class _Book:
                 yield k + 1, f"b{k}"
 
     def _uncovered_actions(self, source: Source) -> Iterator[str]:
-        """Ranges and minimum times of actions, owed once."""
+        """Ranges, minimum times and sequences of actions, owed once."""
         for variable, tag in source.names.items():
             quantity = source.quantities[tag]
             owed = [] if self.bounds.as_backup else ["min_on"] * (quantity.min_on > 0)
@@ -210,6 +214,10 @@ class _Book:
             for kind in ["range", *owed] if quantity.action else []:
                 if (f"{source.id}/{variable}.{kind}", 0, "new") not in self.seen:
                     yield f"{source.id}/{variable}.{kind} has no bound"
+        for order in source.orders:
+            for name in order_rules(source, order):
+                if order.kind != "informational" and (name, 0, "new") not in self.seen:
+                    yield f"{name} has no bound"
 
     def _owed_before(self, source: Source, requirement: Requirement, at: Fraction) -> bool:
         """Whether the values in force must keep a requirement until the proposal acts."""
@@ -240,7 +248,7 @@ class _Book:
     ) -> list[str]:
         """Points at which the sums say yes and the module's own words say no."""
         for source in self.sources:
-            holds = self.words(source, rule)
+            holds = words(source, rule)
             if holds is None:
                 continue
             for point in self._points(sums, samples, chance):
@@ -249,46 +257,46 @@ class _Book:
             return []
         return [f"{name}: no module knows this rule"]
 
-    def words(self, source: Source, rule: str) -> Evaluate | None:
-        """What a rule demands, in the module's own words; None where the module knows no such rule."""
-        module, _, own = rule.partition("/")
-        if module != source.id:
-            return None
-        named = {r.id: r.holds for r in source.requirements}
-        named |= {f"safe_set[{n}]": r.holds for n, r in enumerate(source.safe_set, start=1)}
-        named |= {
-            name.partition("/")[2]: e for name, e in self.terminal.items() if name.startswith(f"{module}/")
-        }
-        return named.get(own) or self._action_words(source, own)
-
-    def _action_words(self, source: Source, own: str) -> Evaluate | None:
-        variable, _, kind = own.rpartition(".")
-        tag = source.names.get(variable, "")
-        allowed = (source.quantities[tag].range if tag else None) or (Fraction(0), Fraction(1))
-        if kind == "range" and tag:
-            return lambda env: allowed[0] <= env[tag] <= allowed[1]
-        if kind == "min_on" and tag:
-            return lambda env: not env[f"kept_on {tag}"] or env[tag] >= 1
-        if kind == "min_off" and tag:
-            return lambda env: env[tag] < 1 or env[f"may_rise {tag}"] >= 1
-        return None
-
     def _points(self, sums: Sequence[_Sum], samples: int, chance: random.Random) -> Iterator[Point]:
-        """Random points near the premises, each also moved so that one sum is exactly 0."""
+        """Random points near the premises, each also moved so that one sum is exactly 0.
+
+        What counts in whole numbers, a label or a switch, has no value in between: words mean nothing there.
+        """
+        counted = {name: found for name in self.bounds.premises if (found := self._counted(name))}
         for index in range(samples):
             spread = _SPREADS[index % len(_SPREADS)]
             point = {
-                name: chance.choice((*ends, Fraction(0), Fraction(1)))
+                name: _one_of(counted[name], ends, spread, chance)
+                if name in counted
+                else chance.choice((*ends, Fraction(0), Fraction(1)))
                 if name.startswith(_SETTLED) and spread > 1
+                else max(_near(ends, spread, chance), Fraction(0))
+                if name.startswith("held:")
                 else _near(ends, spread, chance)
                 for name, ends in self.bounds.premises.items()
             }
             yield point
             for total in sums:
-                free = [(name, m) for name, m, _ in total.terms if not name.startswith(_SETTLED)]
+                moved = (t for t in total.terms if not t[0].startswith(_SETTLED) and t[0] not in counted)
+                free = [(name, m) for name, m, _ in moved]
                 if free:
                     name, multiplier = chance.choice(free)
                     yield {**point, name: point[name] - total.at(point) / multiplier}
+
+    def _counted(self, name: str) -> Sequence[Fraction | int]:
+        """All values that a symbol for a whole number or a label may have; none for any other."""
+        kind, _, tag = name.partition(":")
+        if not _AT_ONCE.fullmatch(kind):
+            return ()
+        found = (source.quantities[tag] for source in self.sources if tag in source.quantities)
+        quantity = next(found, None)
+        if quantity is None:
+            return ()
+        low, high = quantity.range or (Fraction(0), Fraction(1))
+        listed = quantity.listed(low, high)
+        if listed is None or quantity.sort.kind is Kind.BOOLEAN:
+            return listed or ()
+        return range(int(low) - 1, int(high) + 2)  # a register may hold what no label stands for
 
     def plays(self, source: Source, holds: Evaluate, point: Point, when: _When) -> bool:
         """Whether a requirement holds at an instant of the course of events that a point describes."""
@@ -299,7 +307,7 @@ class _Book:
         if when.drift != when.instant:
             state |= {t: v for t, v in _of(point, f"p{when.drift}:").items() if t not in dynamics}
         env = {**state, **_of(point, f"{when.values}:")}
-        for kind in ("rate", "kept_on", "may_rise"):
+        for kind in ("rate", "kept_on", "may_rise", "held"):
             env |= {f"{kind} {tag}": value for tag, value in _of(point, f"{kind}:").items()}
         env |= {f"prev {tag}": value for tag, value in _of(point, "old:").items()}
         for tag, value in _of(point, "was:").items():
@@ -340,6 +348,18 @@ def _of_the_past(module: Mapping[str, Any]) -> set[str]:
 def _of(point: Point, prefix: str) -> dict[str, Fraction]:
     size = len(prefix)
     return {name[size:]: value for name, value in point.items() if name[:size] == prefix}
+
+
+def _one_of(
+    values: Sequence[Fraction | int], ends: Range, spread: Fraction, chance: random.Random
+) -> Fraction:
+    """A value inside the premise, or with a wider spread any that there is."""
+    inside = (
+        [value for value in ends if value in values]
+        if len(values) > _MANY
+        else [value for value in values if ends[0] <= value <= ends[1]]
+    )
+    return Fraction(chance.choice(inside if inside and spread == 1 else values))
 
 
 def _near(ends: Range, spread: Fraction, chance: random.Random) -> Fraction:

@@ -30,17 +30,18 @@ def faults(
     for name, tag in source.names.items():
         quantity = source.quantities[tag]
         if quantity.action and tag in new:
-            if not _allowed(quantity, new[tag]):
+            if not allowed(quantity, new[tag]):
                 yield Fault(f"{name}.range", "critical")
             if tag in held_s and tag in old:
                 yield from _too_soon(name, quantity, old[tag], new[tag], held_s[tag])
     for order in source.orders:
         if order.tag in new and order.tag in old:
-            for what in _out_of_order(order, old[order.tag], new[order.tag], held_s):
+            for what in out_of_order(order, old[order.tag], new[order.tag], held_s):
                 yield Fault(f"{order.id}.{what}", order.kind)
 
 
-def _allowed(quantity: Quantity, value: Fraction) -> bool:
+def allowed(quantity: Quantity, value: Fraction) -> bool:
+    """Whether an action may have a value: in its range, and one of its values where it has a list."""
     if quantity.range is not None and not quantity.range[0] <= value <= quantity.range[1]:
         return False
     listed = quantity.listed(value, value)
@@ -58,9 +59,10 @@ def _too_soon(
         yield Fault(f"{name}.min_off", "standard")
 
 
-def _out_of_order(
+def out_of_order(
     order: Order, old: Fraction, new: Fraction, held_s: Mapping[str, Fraction | None]
 ) -> Iterator[str]:
+    """`order`, `min` and `max`, as far as a change of a sequence's action breaks them."""
     now = order.states.get(old)
     if old != new and (now is None or new not in order.states or new not in now.following):
         yield "order"

@@ -91,12 +91,11 @@ class _Steps:
             )
             for index, name in enumerate(listed)
         ]
-        if set(listed) != set(self._labels):
-            stays = Chain(0, ("==",), (self._now, self._before))
-            parts += [
-                Connective(0, "implies", Not(0, self._in(value, listed)), stays)
-                for value in (self._before, self._now)
-            ]
+        stays = Chain(0, ("==",), (self._now, self._before))  # a register may hold what no label stands for
+        parts += [
+            Connective(0, "implies", Not(0, self._in(value, listed)), stays)
+            for value in (self._before, self._now)
+        ]
         return _all(parts)
 
     def dwell(self, which: str) -> Expr:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,13 +19,15 @@ from gateway.core.decision import CheckRequest, DecisionId, PointId, Proposal, R
 from gateway.core.ports import InForce
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue
+from gateway.recheck.bounds import misproved
+from gateway.solver.certificate_bounds import BY_SOLVER, bounds
 from gateway.solver.certificate_claims import claims_of, scene_of
 from gateway.solver.certificate_solvers import SolverName, ask, command_of, expected_answers
 from gateway.solver.check import Checks
 from gateway.solver.module import Case, Module
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.smtlib import script
-from tests.unit.certificate_demo import decided, kept
+from tests.unit.certificate_demo import claimed, decided, kept
 from tests.unit.solver_demo import PATIENT
 from tests.unit.solver_modules import NAMES, shipped
 
@@ -114,10 +118,6 @@ def test_every_case_of_a_shipped_module_is_decided_alike_by_an_smt_solver(
     assert outcomes["refused"] + outcomes["permitted"] > 0, outcomes
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="interval bounds of rules about labels are not read back yet; see docs/limitations.md",
-)
 @pytest.mark.parametrize("name", NAMES)
 def test_s7_where_the_independent_checker_cannot_read_a_module_a_solver_must_answer(
     name: str, tmp_path: Path
@@ -136,3 +136,43 @@ def test_s7_where_the_independent_checker_cannot_read_a_module_a_solver_must_ans
         alone = verify(data, Wanted(solvers=(), audit=state.audit))
         read = all(look.good for look in alone.looks if look.name.startswith("independent checker"))
         assert alone.good is read
+
+
+# Labels, switches and sequences have bounds as any rule: one left out or easier than the words is found.
+@pytest.mark.parametrize("name", ["chlorination", "junction-interlocking", "level-crossing"])
+def test_s7_a_bound_that_is_left_out_or_easier_than_the_words_is_found(name: str) -> None:
+    module = shipped(name)
+    rules = RuleSet.of([module], 1)
+    checks = Checks(rules, PATIENT)
+    records = (decided(rules, request, "d", checks=checks) for request in questions(module, checks))
+    scene = next(s for r in records for c in claims_of(r) if (s := scene_of(c, rules)).claim.says == "holds")
+    lines = bounds(scene)
+    found = claimed(scene, lines)
+
+    assert misproved([module.text], found) == []
+    for index, line in enumerate(lines):
+        without = replace(found, lines=[*lines[:index], *lines[index + 1 :]])
+        missed = misproved([module.text], without, samples=0)
+        assert any(told.startswith(line["rule"]) for told in missed), line
+    # a switch is either on or off: no point is outside its range
+    switches = {f"{module.id}/{v.name}.range" for v in module.variables.values() if v.sort == "bool"}
+    easier = [line for line in map(_easier, lines) if line is not None and line["rule"] not in switches]
+    told = [misproved([module.text], replace(found, lines=[line]), samples=300) for line in easier]
+    assert len(easier) >= 5
+    assert all(any("says less than the module" in problem for problem in problems) for problems in told)
+
+
+def _easier(line: dict[str, Any]) -> dict[str, Any] | None:
+    """A line whose limit is moved so far that anything would do; None where a solver answers for it."""
+    if line["proof"] == BY_SOLVER:
+        return None
+    changed: dict[str, Any] = json.loads(json.dumps(line))
+    sums = [changed["proof"]]
+    while sums:
+        part = sums.pop()
+        if "sum" in part:
+            for key in ("constant", "worst"):
+                part["sum"][key] = str(Fraction(part["sum"][key]) - 100_000)
+        sums += part.get("all", [])
+        sums += [part["of"]] if "of" in part else []
+    return changed

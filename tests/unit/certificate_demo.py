@@ -30,9 +30,14 @@ from gateway.core.decision import (
     Repaired,
 )
 from gateway.core.ports import InForce
+from gateway.recheck.bounds import Bounds
+from gateway.solver.affine import symbols
 from gateway.solver.certificate_basis import Basis, BasisStore, canonical
+from gateway.solver.certificate_bounds import bounds
+from gateway.solver.certificate_claims import Scene
 from gateway.solver.check import Checks
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.smtlib import script_symbols
 from gateway.storage.audit import AuditLog
 from gateway.storage.codec import certificate_digest
 from tests.unit.solver_demo import PATIENT, PUMP, Situation, proposal
@@ -136,3 +141,14 @@ def again(state: State, decision: str, change: Callable[[dict[str, Any]], object
     document = json.loads(export(state.folder, decision).data)
     change(document)
     return canonical(document)
+
+
+def claimed(scene: Scene, lines: list[dict[str, Any]] | None = None) -> Bounds:
+    named = {name for duty in scene.duties for name in symbols(duty.formula)}
+    return Bounds(
+        premises=scene.premises(script_symbols(scene) | named),
+        lines=bounds(scene) if lines is None else lines,
+        hold_s=scene.plan.hold,
+        effect_delay_s=scene.plan.delay,
+        as_backup=scene.claim.as_backup,
+    )

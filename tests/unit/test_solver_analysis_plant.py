@@ -275,7 +275,7 @@ def test_s1_a_safe_set_is_found_for_the_heaters_and_it_is_proved() -> None:
 
     assert found.level == "note", found.said
     assert found.lines[0] == '"safe_set": ['
-    assert any(line.startswith('  "t1 <= 59') for line in found.lines)
+    assert any(line.startswith('  "t1 <= 59.99') for line in found.lines)
 
 
 @pytest.mark.parametrize(

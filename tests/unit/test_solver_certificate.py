@@ -15,10 +15,9 @@ from hypothesis import HealthCheck, given, reject, settings
 
 from gateway.core.decision import CheckRequest, DecisionRecord, Holds, Permitted, Refused, Repaired
 from gateway.core.errors import StorageError
-from gateway.recheck.bounds import Bounds, misproved, violated
+from gateway.recheck.bounds import misproved, violated
 from gateway.recheck.source import read_source
 from gateway.solver import normal
-from gateway.solver.affine import symbols
 from gateway.solver.certificate_basis import Basis, BasisStore
 from gateway.solver.certificate_bounds import BY_SOLVER, bounds
 from gateway.solver.certificate_claims import Scene, claims_of, scene_of
@@ -27,7 +26,7 @@ from gateway.solver.errors import CertificateError
 from gateway.solver.evaluate import truth
 from gateway.solver.parse import ExpressionError, parse
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.smtlib import script, script_symbols
+from gateway.solver.smtlib import script
 from gateway.solver.smtlib_terms import NoTextError, Term, Writer, number_text, quoted
 from gateway.solver.syntax import Expr
 from tests.property.test_solver_judges import conditions, points
@@ -37,6 +36,7 @@ from tests.unit.certificate_demo import (
     REFUSED,
     REPAIRED,
     UNDETERMINED,
+    claimed,
     decided,
     with_fallback,
 )
@@ -54,17 +54,6 @@ def texts(rules: RuleSet) -> dict[str, bytes]:
 
 def scenes(rules: RuleSet, record: DecisionRecord) -> list[Scene]:
     return [scene_of(claim, rules) for claim in claims_of(record)]
-
-
-def claimed(scene: Scene, lines: list[dict[str, Any]] | None = None) -> Bounds:
-    named = {name for duty in scene.duties for name in symbols(duty.formula)}
-    return Bounds(
-        premises=scene.premises(script_symbols(scene) | named),
-        lines=bounds(scene) if lines is None else lines,
-        hold_s=scene.plan.hold,
-        effect_delay_s=scene.plan.delay,
-        as_backup=scene.claim.as_backup,
-    )
 
 
 def test_a_rule_set_comes_back_from_its_basis_and_the_module_texts(rules: RuleSet) -> None:

@@ -244,6 +244,24 @@ def test_a_sequence_keeps_its_order_and_its_times(
     assert isinstance(found.verdict, Permitted) is (not violated)
 
 
+# Unknown never passes: a register may hold what no label stands for, also where every label is a state.
+@pytest.mark.parametrize(
+    ("old", "new", "violated"),
+    [("7", "0", {"cycle.order"}), ("7", "7", {"s.range"}), ("0", "7", {"cycle.order", "s.range"})],
+)
+def test_a_sequence_with_every_label_listed_is_neither_left_nor_entered_from_a_value_that_is_none(
+    old: str, new: str, violated: set[str]
+) -> None:
+    module = small(
+        "p <= 90", sequences=[{**CYCLE, "states": [{"state": label} for label in ("idle", "run", "stop")]}]
+    )
+
+    found = judged(module, Plant(old={"S": old}, new={"S": new}, held_s=9.0))
+
+    assert {f.constraint for f in found.findings if isinstance(f, Violated)} == violated
+    assert isinstance(found.verdict, Refused)
+
+
 # --- premises of several modules
 
 
