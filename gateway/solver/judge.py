@@ -64,11 +64,12 @@ class _Part:
         self._duties = duties
         self._table = _table(list(duties.values()))
 
-    def slacks(self, within: Box) -> dict[int, Fraction]:
-        found: dict[int, Fraction] = {}
+    def slacks(self, within: Box, unit: int) -> dict[int, int]:
+        """By rule, its least slack in units of 1 / `unit`, a multiple of every formula's own."""
+        found: dict[int, int] = {}
         for (rule, duties), least in zip(self._duties.items(), self._table.least(within), strict=True):
             if least is not None:
-                found[rule] = Fraction(least[1].value, duties[least[0]][1].unit)
+                found[rule] = least[1].value * (unit // duties[least[0]][1].unit)
         return found
 
 
@@ -136,13 +137,16 @@ class Prepared:
         worsts = self.worsts(within)
         return {i: Fraction(w.slack.value, w.scaled.unit) for i in rules if (w := worsts[i]) is not None}
 
-    def movable_slacks(self, within: Box) -> dict[int, Fraction]:
-        """Least slack of each critical and standard rule, as far as a proposal can change it."""
-        return self._movable.slacks(within)
+    def movable_slacks(self, within: Box) -> dict[int, int]:
+        """Least slack of each critical and standard rule, as far as a proposal can change it.
 
-    def state_slacks(self, within: Box) -> dict[int, Fraction]:
+        In units of 1 / `unit`.
+        """
+        return self._movable.slacks(within, self.unit)
+
+    def state_slacks(self, within: Box) -> dict[int, int]:
         """The same of those rules that are about the plant's state as well."""
-        return self._of_the_state.slacks(within)
+        return self._of_the_state.slacks(within, self.unit)
 
     def hopeless(self, within: Box) -> bool:
         """Whether intervals cannot show what no proposal can change."""

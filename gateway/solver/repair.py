@@ -18,6 +18,7 @@ from gateway.solver.restrain import Registers, as_proposal, kept_words, resolved
 from gateway.solver.ruleset import RuleSet
 
 _MOST = 64  # combinations of booleans and whole numbers
+_MOST_STRAIGHT = 8  # guesses that slacks are straight, before a way is halved
 
 
 def candidates(
@@ -122,54 +123,108 @@ def _on_segment(
     """The point nearest to `wanted` on the way from the values in force that the interval pass permits.
 
     With `spare` every rule about the plant's state must hold a stretch further as well.
-    Every rule's slack is concave along the way (where it has no alternatives), so its slope says on which
-    side of a violated point it can still hold.
     """
-    reals = [v for v in rules.actions if v.sort == "real"]
-    starts = {v.tag: facts.old[v.tag][0] for v in reals}
-    moved = [abs(wanted[v.tag].raw - _counts(v, starts[v.tag])) for v in reals]
-    parts = max(moved, default=0)
-    stride = -(-parts // min((n for n in moved if n), default=1))  # so far that every output moves a count
+    way = _Way(rules, prepared, facts, wanted, spare)
+    best = way.farthest()
+    return None if best is None else way.point(best)
 
-    def point(index: int) -> dict[TagId, RegisterValue]:
-        found = dict(wanted)
-        for v in reals:
-            start = starts[v.tag]
-            if index < parts:
-                found[v.tag] = toward(
-                    v, start + (wanted[v.tag].value - start) * Fraction(index, parts), start
-                )
+
+class _Way:
+    """The way from the values in force to `wanted`, a part for each count of the output that moves most.
+
+    Every rule's slack is concave along the way (where it has no alternatives), so its slope says on which
+    side of a violated point it can still hold, and mostly straight, so that two points tell where it ends.
+    """
+
+    def __init__(
+        self,
+        rules: RuleSet,
+        prepared: Prepared,
+        facts: Facts,
+        wanted: Registers,
+        spare: Mapping[TagId, Fraction],
+    ) -> None:
+        self._prepared, self._facts, self._wanted, self._spare = prepared, facts, wanted, spare
+        self._reals = [v for v in rules.actions if v.sort == "real"]
+        self._starts = {v.tag: facts.old[v.tag][0] for v in self._reals}
+        moved = [abs(wanted[v.tag].raw - _counts(v, self._starts[v.tag])) for v in self._reals]
+        self.parts = max(moved, default=0)
+        self._stride = -(-self.parts // min((n for n in moved if n), default=1))  # every output moves a count
+        self._base = prepared.box(facts, {t: r.value for t, r in wanted.items()})
+        self._known: dict[int, dict[int, int]] = {}
+
+    def point(self, index: int) -> dict[TagId, RegisterValue]:
+        """The registers at one part of the way."""
+        found = dict(self._wanted)
+        if index < self.parts:
+            for v in self._reals:
+                start = self._starts[v.tag]
+                there = start + (self._wanted[v.tag].value - start) * Fraction(index, self.parts)
+                found[v.tag] = toward(v, there, start)
         return found
 
-    base = prepared.box(facts, {t: r.value for t, r in wanted.items()})
+    def farthest(self) -> int | None:
+        """The last part at which every rule holds; None where there is none."""
+        if self._least(self.parts) >= 0:
+            return self.parts
+        return self._between(0, self.parts) if self._least(0) >= 0 else self._sloping(0, self.parts)
 
-    def slacks(index: int) -> dict[int, Fraction]:
-        here = point(index)
-        found = prepared.movable_slacks(prepared.changed(facts, _further(here, {}), base))
-        if spare:
-            further = prepared.state_slacks(prepared.changed(facts, _further(here, spare), base))
-            found |= {~rule: slack for rule, slack in further.items()}
-        return found
+    def _between(self, holds: int, fails: int) -> int:
+        """The last part that holds, after one that does and before one that does not."""
+        tried = 0
+        while fails - holds > 1:
+            middle = self._straight(holds, fails) if tried < _MOST_STRAIGHT else (holds + fails) // 2
+            tried += 1
+            if self._least(middle) >= 0:
+                holds = middle
+            else:
+                fails = middle
+        return holds
 
-    best: int | None = None
-    low, high = 0, parts
-    while low <= high:
-        middle = high if best is None and high == parts else (low + high) // 2
-        here = slacks(middle)
-        worst = min(here, key=lambda rule: here[rule], default=None)
-        if worst is None or here[worst] >= 0:
-            best = middle
-            low = middle + 1
-            continue
-        beside = middle + stride if middle + stride <= parts else middle - stride
-        there = slacks(beside)[worst] if beside >= 0 else here[worst]
-        if there == here[worst]:
-            break  # at its best, and not good enough
-        if (there > here[worst]) == (beside > middle):
-            low = middle + 1
-        else:
-            high = middle - 1
-    return point(best) if best is not None else None
+    def _straight(self, holds: int, fails: int) -> int:
+        """Where straight slacks would leave the last part that holds; the part beside an end at the least."""
+        first, last = self._slacks(holds), self._slacks(fails)
+        ways = (
+            first[rule] * (fails - holds) // (first[rule] - slack)
+            for rule, slack in last.items()
+            if slack < 0
+        )
+        return min(max(holds + min(ways), holds + 1), fails - 1)
+
+    def _sloping(self, low: int, high: int) -> int | None:
+        """The last part that holds where the first does not: the slopes of what fails say where to look."""
+        while low <= high:
+            middle = high if high == self.parts else (low + high) // 2
+            here = self._slacks(middle)
+            worst = min(here, key=lambda rule: here[rule])
+            if here[worst] >= 0:
+                return self._between(middle, high + 1)
+            beside = middle + self._stride
+            beside = beside if beside <= self.parts else middle - self._stride
+            there = self._slacks(beside)[worst] if beside >= 0 else here[worst]
+            if there == here[worst]:
+                return None  # at its best, and not good enough
+            if (there > here[worst]) == (beside > middle):
+                low = middle + 1
+            else:
+                high = middle - 1
+        return None
+
+    def _least(self, index: int) -> int:
+        return min(self._slacks(index).values(), default=0)
+
+    def _slacks(self, index: int) -> dict[int, int]:
+        """By rule; a rule that must hold a stretch further as well has a second one, by its complement."""
+        if index not in self._known:
+            here = self.point(index)
+            box = self._prepared.changed(self._facts, _further(here, {}), self._base)
+            found = self._prepared.movable_slacks(box)
+            if self._spare:
+                box = self._prepared.changed(self._facts, _further(here, self._spare), self._base)
+                further = self._prepared.state_slacks(box)
+                found |= {~rule: slack for rule, slack in further.items()}
+            self._known[index] = found
+        return self._known[index]
 
 
 def _counts(variable: Variable, value: Fraction) -> int:

@@ -74,10 +74,9 @@ def test_the_exact_judge_the_interval_pass_and_z3_find_exactly_what_a_point_viol
     assert {r.id for r in rules if not scaled(r.formula).slack(box).holds} == case.violated
 
 
-AT_ONCE = [  # modules with a course to a terminal set have tests of their own
+AT_ONCE = [
     pytest.param(module, case, id=f"{name}-{index}")
     for name, module in MODULES.items()
-    if not module.terminal
     for index, case in enumerate(module.cases)
 ]
 CHECKS = {name: Checks(RuleSet.of((module,), 1), PATIENT) for name, module in MODULES.items()}
