@@ -31,6 +31,7 @@ from gateway.solver.terms import Answer, Bounds, Budget, Query, answer, solver
 
 UNIT = 10**6  # symbols of an outline are in units of 1 / `UNIT`: most numbers fit Z3's short ones
 _COARSER = SCALE // UNIT
+_LONGEST_FACTOR = 2**31  # beyond it Z3's whole numbers are long, and a row costs tens of milliseconds
 _MOST_FOLDED = Fraction(1, 32)  # of what moves a row most: how much may stand at its worst
 _FACTS = ("rate", "held", "age", "kept_on", "may_rise", "good", "for")
 
@@ -60,7 +61,10 @@ def limits(rules: RuleSet, plan: Plan) -> dict[str, Interval]:
 
 
 def outlines(plan: Plan, within: Limits) -> dict[int, Formula]:
-    """By rule, a formula that is nowhere true within the limits where the rule is not; none for products."""
+    """By rule, a formula that is nowhere true within the limits where the rule is not.
+
+    None for products, nor where a row has factors that are not short: the hull rounds them.
+    """
     found: dict[int, dict[_Shape, list[Fraction]]] = {}
     for duty in plan.duties:
         mine = found.setdefault(duty.rule, {})
@@ -75,11 +79,22 @@ def outlines(plan: Plan, within: Limits) -> dict[int, Formula]:
         for duty in plan.duties
         if not all(isinstance(atom.form, Affine) for atom in atoms(duty.formula))
     }
-    return {
+    made = {
         rule: Every(tuple(_formula(shape, iter(constants)) for shape, constants in shapes.items()))
         for rule, shapes in found.items()
         if rule not in of_products
     }
+    return {rule: formula for rule, formula in made.items() if _short(formula)}
+
+
+def _short(formula: Formula) -> bool:
+    forms = (atom.form for atom in atoms(formula))
+    return all(
+        abs(factor) <= _LONGEST_FACTOR
+        for form in forms
+        if isinstance(form, Affine)
+        for factor in form.terms.values()
+    )
 
 
 def _shape(formula: Formula, within: Limits, constants: list[Fraction]) -> _Shape:

@@ -23,6 +23,7 @@ from gateway.solver.table import Table
 from gateway.solver.terms import Answer, Query
 from tests.bench.synthetic import DELAY_S, HOLD_S, Family, requests, rule_set
 from tests.unit.solver_demo import PATIENT
+from tests.unit.solver_modules import shipped
 
 FAMILIES = (Family(rules=10), Family(rules=50), Family(rules=10, horizon=5), Family(rules=50, products=True))
 
@@ -170,3 +171,16 @@ def test_s7_an_outline_that_keeps_too_little_is_not_used(monkeypatch: pytest.Mon
 
     for request in requests(family, 20, seed=5, may_repair=False):
         assert faulty.check(request)[0].verdict == sound.check(request)[0].verdict
+
+
+# Z3 takes fifty times as long over rows of long factors, and settles nothing more.
+def test_rules_whose_factors_are_long_are_left_to_the_hull() -> None:
+    rules = RuleSet.of([shipped("tclab-twin")], 1)
+    plan = condense(rules, Fraction(0), Fraction(10))
+    within = outline.limits(rules, plan)
+
+    made = outline.outlines(plan, within)
+
+    named = {plan.rules[index].constraint.id for index in made}
+    assert "power" in named
+    assert not {"hot1", "hot2"} & named
