@@ -9,27 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gateway.core.errors import InferenceError
-
-
-class PoolExhaustedError(InferenceError):
-    """Too few free pages: close sequences or load the bundle with a larger pool."""
-
-    def __init__(self, wanted: int, free: int) -> None:
-        super().__init__(f"the KV pool has {free} free pages, {wanted} are needed")
-        self.wanted, self.free = wanted, free
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolStatistics:
-    """The pool at one moment, and counters since it was made."""
-
-    pages: int
-    free: int
-    shared: int  # pages that stand in more than one table
-    peak_used: int
-    allocations: int
-    copies: int  # pages copied before a write because they were shared
-    refused: int
+from gateway.inference.kv_backend import PoolExhaustedError, PoolStatistics
 
 
 @dataclass(slots=True)
@@ -60,13 +40,11 @@ class BlockPool:
 
     def append(self, sequence: Sequence, tokens: int) -> Appended:
         """Slots for `tokens` more tokens; raises `PoolExhaustedError`, changing nothing, when pages lack."""
-        used = sequence.end - sequence.first
-        partial = used % self.block
-        last_shared = bool(partial) and self._count[sequence.pages[-1]] > 1
-        needed = -(-(used + tokens) // self.block) - len(sequence.pages)
         if tokens == 0:
             return Appended((), ())
+        needed, last_shared = self._needed(sequence, tokens)
         self._require(needed + last_shared)
+        used = sequence.end - sequence.first
         copies: tuple[tuple[int, int], ...] = ()
         if last_shared:
             shared, own = sequence.pages[-1], self._take()
@@ -81,6 +59,10 @@ class BlockPool:
         )
         sequence.end += tokens
         return Appended(slots, copies)
+
+    def require(self, rows: Iterable[tuple[Sequence, int]]) -> None:
+        """Raise `PoolExhaustedError`, changing nothing, unless all these appends find their pages."""
+        self._require(sum(sum(self._needed(sequence, tokens)) for sequence, tokens in rows))
 
     def truncate(self, sequence: Sequence, end: int) -> None:
         """Forget every token at position `end` and after it."""
@@ -122,6 +104,12 @@ class BlockPool:
             copies=self._copies,
             refused=self._refused,
         )
+
+    def _needed(self, sequence: Sequence, tokens: int) -> tuple[int, bool]:
+        """New pages, and whether the last one must be copied first because others read it."""
+        used = sequence.end - sequence.first
+        last_shared = bool(used % self.block) and self._count[sequence.pages[-1]] > 1
+        return -(-(used + tokens) // self.block) - len(sequence.pages), last_shared
 
     def _require(self, pages: int) -> None:
         if pages > len(self._free):

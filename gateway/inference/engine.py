@@ -1,41 +1,53 @@
-"""Decisions from a bundle: keeps KV between cycles, appends what is new, decodes the outputs."""
+"""Decisions from a bundle: keeps KV between cycles, runs what the scheduler plans, forward after forward."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections import OrderedDict
-from collections.abc import Sequence as Values
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from collections import OrderedDict, deque
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
-from gateway.inference.block_pool import BlockPool, PoolExhaustedError, PoolStatistics, Sequence
 from gateway.inference.bundle import Bundle
-from gateway.inference.confidence import calibrated, concentration
-from gateway.inference.decode import DecodedOutput, OutputRange, RangeMask
-from gateway.inference.messages import Answer, Cycle, NeedHistory, Propose
-from gateway.inference.ort_session import PagedSession, Provider
-from gateway.inference.tokenizer import Token, Tokenizer
+from gateway.inference.costs import Costs, TooLateError
+from gateway.inference.decode import OutputRange, RangeMask
+from gateway.inference.job import Logits, Session, Want, Work, Writer, chunks
+from gateway.inference.kv_backend import KvBackend, PoolExhaustedError, PoolStatistics
+from gateway.inference.messages import Answer, Failed, NeedHistory, Propose
+from gateway.inference.ort_session import Provider
+from gateway.inference.paged_graph import PagedGraph
+from gateway.inference.scheduler import Policy, Waiting
+from gateway.inference.tokenizer import Tokenizer
 
-_PREFILL_CHUNK = 48  # tokens; bounds the pages a rebuild needs at once
+_ABANDONED = 3  # the class of work nobody waits for any more; what it leaves in the cache still counts
 
 
 @dataclass(slots=True)
-class _Session:
-    """INVARIANT: the pool holds, for positions from `base`, the finished cycles; then this cycle's `tail`."""
+class _Job:
+    number: int
+    request: Propose
+    name: str  # of the session it writes to
+    session: Session
+    urgency: int
+    work: Work
+    want: Want | None = None  # None before it has begun
+    passed_over: int = 0
+    left_s: float = 0.0  # estimated, for admission
 
-    sequence: Sequence = field(default_factory=Sequence)
-    cycle: int = -1
-    base: int = 0  # position after the last finished cycle
-    tail: list[Token] = field(default_factory=list)  # this cycle's tokens that are cached
-    first_logits: NDArray[np.float32] | None = None  # those of the first output, for self-tests
+    @property
+    def due(self) -> float:
+        """Monotonic seconds; infinite where it does not matter when."""
+        return self.request.due if self.request.due is not None else math.inf
 
 
 class Engine:
-    """One model and its sessions, used from one thread."""
+    """One model and its sessions, used from one thread.
+
+    `submit`, `step` and `drain` for many requests, or `propose` for one at a time.
+    """
 
     def __init__(
         self,
@@ -44,76 +56,105 @@ class Engine:
         *,
         provider: Provider = "cpu",
         pages: int = 256,
+        policy: Policy | None = None,
     ) -> None:
         manifest = bundle.manifest
-        self._bundle = bundle
         self.tokenizer = Tokenizer(manifest)
-        self._masks = tuple(
+        masks = tuple(
             RangeMask(codec, limits, spec.decoding)
             for codec, limits, spec in zip(self.tokenizer.outputs, outputs, manifest.outputs, strict=True)
         )
-        self.paged = PagedSession(
+        self.backend: KvBackend = PagedGraph(
             bundle.model_path, manifest.architecture, pages=pages, block=manifest.block, provider=provider
         )
-        # The last page is the aliasing probe's; no sequence ever owns it.
-        self._pool = BlockPool(pages - 1, manifest.block)
-        self._sessions: OrderedDict[str, _Session] = OrderedDict()
-        self.decisions = self.rebuilt = self.evicted = 0
+        self._writer = Writer(bundle, self.tokenizer, masks, self.backend)
+        self._policy = policy or Policy()
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._jobs: dict[int, _Job] = {}
+        self._behind: dict[str, deque[tuple[int, Propose]]] = {}  # requests that have not begun
+        self._at_work: set[str] = set()  # sessions with a request that has
+        self._finished: list[tuple[int, Answer | NeedHistory | Failed]] = []
+        self.costs: Costs | None = None  # admits nobody out of hand before it is known
+        self.decisions = self.rebuilt = self.evicted = self.forwards = self.rows = 0
+
+    @property
+    def busy(self) -> bool:
+        """True while a step would run something or has something to tell."""
+        return bool(self._jobs or self._finished)
+
+    @property
+    def queued(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._jobs) + sum(map(len, self._behind.values()))
 
     def propose(self, request: Propose) -> Answer | NeedHistory:
-        """The model's register counts for a request, or `NeedHistory` when its last cycle is not held."""
-        began = time.perf_counter()
-        held = self._sessions.get(request.session)
-        if request.history is None and (held is None or request.cycle - held.cycle not in (0, 1)):
-            return NeedHistory()
-        name = f"{request.session} aside" if request.aside else request.session
+        """The model's register counts for a request, or `NeedHistory` when its last cycle is not held.
+
+        For callers with one request at a time. Raises `InferenceError` where the request cannot be answered.
+        """
+        self.submit(0, request)
+        while not self._finished:
+            self.step()
+        ((_, reply),) = self.drain()
+        if isinstance(reply, Failed):
+            raise InferenceError(reply.problem)
+        return reply
+
+    def submit(self, number: int, request: Propose) -> None:
+        """Take a request in; its answer comes out of `drain` under `number`, now or after some steps."""
+        self._behind.setdefault(request.session, deque()).append((number, request))
+        if request.session not in self._at_work:
+            self._next(request.session)
+
+    def cancel(self, number: int) -> None:
+        """Nobody waits for an answer any more: a what-if is dropped, what a session needs comes last."""
+        for behind in self._behind.values():
+            for entry in behind:
+                if entry[0] == number and entry[1].aside:
+                    behind.remove(entry)
+                    return
+        job = self._jobs.get(number)
+        if job is None:
+            return
+        if job.request.aside:
+            job.work.close()
+            self._leave(job)
+        else:
+            job.urgency = _ABANDONED
+
+    def step(self) -> None:
+        """Run one planned forward."""
+        numbers = self._policy.plan([self._waiting(job) for job in self._jobs.values()])
+        if not numbers:
+            return
+        for job in self._jobs.values():
+            job.passed_over += 1
+        planned = [self._jobs[number] for number in numbers]
         try:
-            if request.history is not None or held is None:
-                session = self._rebuilt(name, request.history or ())
-            else:
-                session = self._copied(name, held) if request.aside else held
-            self._sessions.move_to_end(name)
-            answer = self._answered(session, request, began)
-        except InferenceError:
-            self.release(name)  # half done: its next request brings the history
-            raise
-        if request.aside:
-            self.release(name)
-        return answer
+            planned, logits = self._run(planned)
+        except PoolExhaustedError as exc:
+            self._fail(planned[0], str(exc))
+            return
+        except InferenceError as exc:
+            for job in planned:
+                self._fail(job, str(exc))
+            return
+        self.forwards += 1
+        self.rows += len(planned)
+        for job, row in zip(planned, logits, strict=True):
+            job.passed_over = 0
+            self._advance(job, row)
 
-    def _answered(self, session: _Session, request: Propose, began: float) -> Answer:
-        pending = self._open_cycle(session, request)
-        values = _numbers(request.inputs)
-        observed = self.tokenizer.observe(values)
-        reused = session.sequence.end - session.sequence.first
-        decoded = self._decode(session, pending, observed)
-        session.cycle = request.cycle
-        self.decisions += 1
-        return Answer(
-            raws=tuple(output.raw for output in decoded),
-            confidence=calibrated(self._bundle.manifest, values, decoded),
-            concentration=concentration(decoded),
-            masked_out=tuple(output.masked_out for output in decoded),
-            clamped=sum(
-                not codec.knots[0] <= value <= codec.knots[-1]
-                for codec, value in zip(self.tokenizer.inputs, values, strict=True)
-            ),
-            reused_tokens=reused,
-            computed_tokens=session.sequence.end - session.sequence.first - reused,
-            engine_ms=(time.perf_counter() - began) * 1e3,
-        )
-
-    def _copied(self, name: str, held: _Session) -> _Session:
-        """A session over the same pages; what it writes, the held one never reads."""
-        copy = replace(held, sequence=self._pool.fork(held.sequence), tail=list(held.tail))
-        self._sessions[name] = copy
-        return copy
+    def drain(self) -> list[tuple[int, Answer | NeedHistory | Failed]]:
+        """Replies that are ready, by the numbers of their requests."""
+        finished, self._finished = self._finished, []
+        return finished
 
     def release(self, name: str) -> None:
         """Forget a session; unknown names are fine."""
         session = self._sessions.pop(name, None)
         if session is not None:
-            self._pool.close(session.sequence)
+            self.backend.close(session.cache)
 
     def first_logits(self, name: str) -> NDArray[np.float32]:
         """Logits of a session's first output in its newest answer."""
@@ -123,88 +164,112 @@ class Engine:
 
     def pool_statistics(self) -> PoolStatistics:
         """The KV pool now."""
-        return self._pool.statistics()
+        return self.backend.statistics()
 
     @property
     def sessions(self) -> int:
         """Sessions held now."""
         return len(self._sessions)
 
-    def _rebuilt(self, name: str, history: tuple[Cycle, ...]) -> _Session:
-        """A session that holds exactly `history`, computed from nothing."""
-        self.release(name)
-        session = self._sessions[name] = _Session()
-        tokens = [self.tokenizer.begin]
-        for cycle in history[-self._bundle.history_cycles :]:
-            if cycle.inputs:
-                tokens += self.tokenizer.observe(_numbers(cycle.inputs))
-            tokens += self.tokenizer.in_force(_numbers(cycle.in_force))
-        for start in range(0, len(tokens), _PREFILL_CHUNK):
-            self._forget_unseen(session)
-            self._run(session, tokens[start : start + _PREFILL_CHUNK])
-        session.base = session.sequence.end
-        self.rebuilt += 1
-        return session
+    # --- a request's way
 
-    def _open_cycle(self, session: _Session, request: Propose) -> list[Token]:
-        """Cut back to where the request's cycle begins; tokens that must come before its measurements."""
-        pending: list[Token] = []
-        if request.history is None and request.cycle == session.cycle + 1:
-            inputs = len(self.tokenizer.inputs)
-            cached, actual = session.tail[inputs:], self.tokenizer.in_force(_numbers(request.in_force))
-            same = 0
-            while same < min(len(cached), len(actual)) and cached[same] == actual[same]:
-                same += 1
-            keep = session.base + inputs + same
-            pending = actual[same:]
-            session.base = keep + len(pending)
+    def _next(self, session: str) -> None:
+        """Begin what stands first in a session's queue; what cannot begin is answered."""
+        behind = self._behind.get(session, deque())
+        while behind and session not in self._at_work:
+            number, request = behind.popleft()
+            held = self._sessions.get(session)
+            if request.history is None and (held is None or request.cycle - held.cycle not in (0, 1)):
+                self._finished.append((number, NeedHistory()))
+                continue
+            try:
+                own_s = self._admitted(request)
+            except TooLateError as exc:
+                self._finished.append((number, Failed(problem=str(exc))))
+                continue
+            self._begin(number, request, None if request.history is not None else held, own_s)
+        if not behind:
+            self._behind.pop(session, None)
+
+    def _begin(self, number: int, request: Propose, held: Session | None, own_s: float) -> None:
+        name = f"{request.session} aside" if request.aside else request.session
+        if held is None:
+            self.release(name)
+            session = Session(self.backend.open())
+            self.rebuilt += 1
+        elif request.aside:
+            session = replace(held, cache=self.backend.fork(held.cache), tail=list(held.tail))
         else:
-            keep = session.base
-        self._pool.truncate(session.sequence, keep)
-        return pending
+            session = held
+        self._sessions[name] = session
+        self._sessions.move_to_end(name)
+        self._at_work.add(request.session)
+        work = self._writer.work(session, request)
+        self._jobs[number] = _Job(number, request, name, session, request.urgency, work, left_s=own_s)
+        self._advance(self._jobs[number], None)
 
-    def _decode(self, session: _Session, pending: list[Token], observed: list[Token]) -> list[DecodedOutput]:
-        """Append and decode; each output is rounded to its register value before the next one sees it."""
-        self._forget_unseen(session)
-        logits = session.first_logits = self._run(session, pending + observed)
-        session.tail = list(observed)
-        decoded: list[DecodedOutput] = []
-        for at, (mask, codec) in enumerate(zip(self._masks, self.tokenizer.outputs, strict=True)):
-            output = mask.decode(logits)
-            decoded.append(output)
-            if at + 1 < len(self._masks):
-                token = codec.encode(float(output.value))
-                logits = self._run(session, [token])
-                session.tail.append(token)
-        return decoded
+    def _admitted(self, request: Propose) -> float:
+        """Seconds a request will take; raises `TooLateError` where it cannot end in time.
 
-    def _run(self, session: _Session, tokens: Values[Token]) -> NDArray[np.float32]:
-        """Logits after the last of `tokens`."""
-        sequence = session.sequence
-        try:
-            appended = self._pool.append(sequence, len(tokens))
-        except PoolExhaustedError:
-            self._evict_others(session)
-            appended = self._pool.append(sequence, len(tokens))
-        row: NDArray[np.float32] = self.paged.run(sequence, tokens, appended)[-1]
-        return row
-
-    def _forget_unseen(self, session: _Session) -> None:
-        """Give back pages no query from here on can see.
-
-        Only where a cycle begins: a cycle that is replaced starts again from `base`, never before it.
+        A session that has to be rebuilt is always let in: its answer may come too late for this decision,
+        but the next one needs the pages it leaves.
         """
-        sequence = session.sequence
-        self._pool.drop_before(sequence, sequence.end - self._bundle.manifest.window.length + 1)
+        if self.costs is None:
+            return 0.0
+        rebuilt = request.history is not None
+        own_s = self.costs.seconds(chunks(len(self._writer.history(request))) if rebuilt else 0)
+        if request.due is not None and (request.aside or not rebuilt):
+            rank = request.urgency, request.due
+            ahead_s = sum(job.left_s for job in self._jobs.values() if (job.urgency, job.due) <= rank)
+            self.costs.admit(time.monotonic(), request.due, ahead_s, own_s)
+        return own_s
 
-    def _evict_others(self, session: _Session) -> None:
-        """Give back the least recently used session but this one; its next request brings its history."""
-        for name, other in self._sessions.items():
-            if other is not session:
+    def _waiting(self, job: _Job) -> Waiting:
+        assert job.want is not None, "a job in the table has begun"  # noqa: S101 - an invariant
+        tokens, prefill = job.want
+        return Waiting(job.number, job.urgency, job.due, len(tokens), prefill, job.passed_over)
+
+    def _run(self, planned: list[_Job]) -> tuple[list[_Job], NDArray[np.float32]]:
+        """One forward; where memory lacks, idle sessions are given back, then the leader goes alone."""
+        while True:
+            rows = [(job.session.cache, job.want.tokens) for job in planned if job.want is not None]
+            try:
+                return planned, self.backend.forward(rows)
+            except PoolExhaustedError:
+                if not self._evict_idle():
+                    if len(planned) == 1:
+                        raise
+                    planned = planned[:1]
+
+    def _advance(self, job: _Job, logits: Logits | None) -> None:
+        """Let a job make of the logits what it will; None begins it."""
+        try:
+            job.want = next(job.work) if logits is None else job.work.send(logits)
+        except StopIteration as stop:
+            self.decisions += 1
+            self._finished.append((job.number, stop.value))
+            self._leave(job, keep=not job.request.aside)
+        except InferenceError as exc:
+            self._fail(job, str(exc))
+
+    def _fail(self, job: _Job, problem: str) -> None:
+        job.work.close()
+        self._finished.append((job.number, Failed(problem=problem)))
+        self._leave(job)  # half done: its next request brings the history
+
+    def _leave(self, job: _Job, *, keep: bool = False) -> None:
+        del self._jobs[job.number]
+        self._at_work.discard(job.request.session)
+        if not keep:
+            self.release(job.name)
+        self._next(job.request.session)
+
+    def _evict_idle(self) -> bool:
+        """Give back the least recently used session not at work; its next request brings its history."""
+        at_work = {job.name for job in self._jobs.values()}
+        for name in self._sessions:
+            if name not in at_work:
                 self.release(name)
                 self.evicted += 1
-                return
-
-
-def _numbers(texts: tuple[str, ...]) -> tuple[float, ...]:
-    return tuple(float(Fraction(text)) for text in texts)
+                return True
+        return False

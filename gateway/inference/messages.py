@@ -43,6 +43,8 @@ class Propose(_Message, frozen=True):
     in_force: tuple[str, ...]
     history: tuple[Cycle, ...] | None = None
     aside: bool = False  # answered from a copy of the session, which stays as it was
+    urgency: int = 1  # the class of the request: 0, 1 or 2, first to last
+    due: float | None = None  # monotonic seconds of this machine; None: no matter when
 
 
 class Release(_Message, frozen=True):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gateway.core.errors import InferenceError
 from gateway.inference.block_pool import Appended, Sequence
 from gateway.inference.bundle import Architecture
+from gateway.inference.kv_backend import ProviderTruth
 from gateway.inference.tokenizer import Token
 
 Provider = Literal["auto", "cpu", "cuda"]
@@ -22,12 +23,12 @@ _NAMES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderTruth:
-    """What was asked for and what really runs."""
+class Row:
+    """One sequence's part of a forward: tokens whose places the pool has just appended to it."""
 
-    requested: str
-    actual: str
-    runtime: str  # onnxruntime's version
+    sequence: Sequence
+    tokens: Values[Token]
+    appended: Appended
 
 
 class PagedSession:
@@ -54,20 +55,35 @@ class PagedSession:
 
     def run(self, sequence: Sequence, tokens: Values[Token], appended: Appended) -> NDArray[np.float32]:
         """Logits `[T, vocabulary]` of `tokens`, for which the pool gave `appended` slots of `sequence`."""
-        self._copy_pages(appended.copies)
-        count = len(tokens)
-        positions = np.arange(sequence.end - count, sequence.end, dtype=np.int64)
+        logits: NDArray[np.float32] = self.run_rows([Row(sequence, tokens, appended)])[0]
+        return logits
+
+    def run_rows(self, rows: Values[Row]) -> NDArray[np.float32]:
+        """Logits `[B, T, vocabulary]` of B sequences' T tokens each.
+
+        Tables are filled up with page 0 to the longest: its positions come after every query's own.
+        """
+        self._copy_pages([copy for row in rows for copy in row.appended.copies])
+        count = len(rows[0].tokens)
+        ends = np.array([row.sequence.end for row in rows], dtype=np.int64)
+        positions = ends[:, None] + np.arange(-count, 0, dtype=np.int64)
         # float64 until the cosine: exact enough for centuries of growing positions
-        angles = positions[:, None].astype(np.float64) * self._frequencies
+        angles = positions[:, :, None].astype(np.float64) * self._frequencies
+        table = np.zeros((len(rows), max(len(row.sequence.pages) for row in rows)), dtype=np.int64)
+        for line, row in zip(table, rows, strict=True):
+            line[: len(row.sequence.pages)] = row.sequence.pages
+        slots = [slot for row in rows for slot in row.appended.slots]
         feeds: dict[str, NDArray[np.generic]] = {
-            "tokens": np.array([[token.id for token in tokens]], dtype=np.int64),
-            "fractions": np.array([[token.fraction for token in tokens]], dtype=np.float32),
-            "cos": np.cos(angles, dtype=np.float64).astype(np.float32)[None],
-            "sin": np.sin(angles, dtype=np.float64).astype(np.float32)[None],
-            "query_positions": positions[None],
-            "first_positions": np.array([sequence.first], dtype=np.int64),
-            "write_slots": np.array(appended.slots, dtype=np.int64)[:, None],
-            "block_table": np.array([sequence.pages], dtype=np.int64),
+            "tokens": np.array([[token.id for token in row.tokens] for row in rows], dtype=np.int64),
+            "fractions": np.array(
+                [[token.fraction for token in row.tokens] for row in rows], dtype=np.float32
+            ),
+            "cos": np.cos(angles, dtype=np.float64).astype(np.float32),
+            "sin": np.sin(angles, dtype=np.float64).astype(np.float32),
+            "query_positions": positions,
+            "first_positions": np.array([row.sequence.first for row in rows], dtype=np.int64),
+            "write_slots": np.array(slots, dtype=np.int64)[:, None],
+            "block_table": table,
         }
         for name, value in feeds.items():
             self._binding.bind_cpu_input(name, value)
@@ -76,7 +92,7 @@ class PagedSession:
         outputs = self._binding.get_outputs()
         if not self.aliased:
             self._adopt(outputs)
-        logits: NDArray[np.float32] = outputs[-1].numpy()[0]
+        logits: NDArray[np.float32] = outputs[-1].numpy()
         return logits
 
     def _bind_pools(self) -> dict[str, onnxruntime.OrtValue]:
@@ -122,7 +138,7 @@ class PagedSession:
                 return False
         return True
 
-    def _copy_pages(self, copies: tuple[tuple[int, int], ...]) -> None:
+    def _copy_pages(self, copies: Values[tuple[int, int]]) -> None:
         if not copies:
             return
         for name, pool in self._pools.items():

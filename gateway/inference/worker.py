@@ -82,14 +82,14 @@ def _load(request: Load, directory: Path, provider: Provider, pages: int) -> tup
     gc.collect()
     gc.freeze()
     gc.disable()
-    truth = engine.paged.truth
+    truth = engine.backend.truth
     return engine, Ready(
         digest=bundle.digest,
         ep_requested=truth.requested,
         ep_actual=truth.actual,
         runtime=truth.runtime,
         cpu=platform.machine(),
-        aliased=engine.paged.aliased,
+        aliased=engine.backend.aliased,
         incremental_error=shown.incremental_error,
         decision_ms=shown.decision_ms,
         slow_ms=shown.slow_ms,

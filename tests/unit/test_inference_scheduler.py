@@ -1,0 +1,72 @@
+"""Plans of the engine: who leads, who goes along, and how long anybody can be passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.inference.scheduler import Policy, Waiting
+
+
+def waiting(
+    number: int, *, urgency: int = 1, due: float = 1.0, tokens: int = 1, prefill: bool = False
+) -> Waiting:
+    return Waiting(number, urgency, due, tokens, prefill, 0)
+
+
+def plan(*jobs: Waiting) -> tuple[int, ...]:
+    return Policy(widest=3, patience=5).plan(jobs)
+
+
+def test_nobody_waits_nobody_runs() -> None:
+    assert plan() == ()
+
+
+def test_class_goes_before_deadline_and_the_earlier_deadline_leads() -> None:
+    assert plan(waiting(1, urgency=2, due=0.1), waiting(2, urgency=0, due=9.0))[0] == 2
+    assert plan(waiting(1, due=0.2), waiting(2, due=0.1))[0] == 2
+
+
+def test_within_a_class_who_decodes_goes_before_who_prefills_whatever_the_deadline() -> None:
+    chunk, step = waiting(1, due=0.1, tokens=48, prefill=True), waiting(2, due=0.9)
+
+    assert plan(chunk, step) == (2,)
+    assert plan(replace(chunk, urgency=0), step) == (1,)
+
+
+def test_as_many_as_fit_decode_together_but_only_with_equally_many_tokens() -> None:
+    alike = [waiting(n, due=n / 10) for n in range(1, 6)]
+
+    assert plan(*alike) == (1, 2, 3)
+    assert plan(waiting(1, tokens=6), waiting(2, tokens=1), waiting(3, tokens=6)) == (1, 3)
+
+
+def test_a_chunk_goes_alone() -> None:
+    assert plan(waiting(1, tokens=48, prefill=True), waiting(2, tokens=48, prefill=True)) == (1,)
+
+
+def test_a_less_urgent_job_goes_along_where_it_costs_nothing() -> None:
+    assert plan(waiting(1, urgency=0), waiting(2, urgency=3, due=99.0)) == (1, 2)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(1, 3)), min_size=1, max_size=9))
+def test_nobody_is_passed_over_for_long_however_urgent_the_others_are(
+    kinds: Sequence[tuple[int, bool, int]],
+) -> None:
+    policy = Policy(widest=2, patience=5)
+    jobs = {
+        number: waiting(number, urgency=urgency, due=float(number), tokens=tokens, prefill=prefill)
+        for number, (urgency, prefill, tokens) in enumerate(kinds)
+    }
+    longest = 0
+    for _ in range(60):  # everybody comes again at once: the worst there can be
+        chosen = policy.plan(jobs.values())
+        assert len(set(chosen)) == len(chosen) >= 1
+        for number, job in jobs.items():
+            jobs[number] = replace(job, passed_over=0 if number in chosen else job.passed_over + 1)
+        longest = max(longest, *(job.passed_over for job in jobs.values()))
+
+    assert longest <= policy.patience + len(jobs)

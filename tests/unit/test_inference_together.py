@@ -1,0 +1,178 @@
+"""Many requests at once: each gets the answer it would get alone, and the pool is whole afterwards."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import numpy as np
+import pytest
+
+from gateway.core.errors import InferenceError
+from gateway.inference.bundle import load_bundle
+from gateway.inference.costs import Costs
+from gateway.inference.engine import Engine
+from gateway.inference.messages import Answer, Cycle, Failed, NeedHistory, Propose
+from gateway.inference.scheduler import Policy
+from tests.unit.inference_demo import BUFFER_TANK
+from tests.unit.test_inference_engine import OUTPUTS, _cycles
+
+BUNDLE = load_bundle(BUFFER_TANK)
+NAMES = tuple(f"point-{n}" for n in range(6))
+
+
+def asked(
+    cycles: list[Cycle],
+    at: int,
+    name: str,
+    *,
+    rebuild: bool = False,
+    aside: bool = False,
+    due: float | None = None,
+) -> Propose:
+    return Propose(
+        session=name,
+        cycle=at,
+        inputs=cycles[at].inputs,
+        in_force=cycles[at - 1].in_force,
+        history=tuple(cycles[:at]) if rebuild else None,
+        aside=aside,
+        due=due,
+    )
+
+
+def run(engine: Engine) -> dict[int, Answer | NeedHistory | Failed]:
+    while engine.queued:
+        engine.step()
+    return dict(engine.drain())
+
+
+def raws(reply: object) -> tuple[int, ...]:
+    assert isinstance(reply, Answer), reply
+    return reply.raws
+
+
+def test_requests_together_are_answered_bit_by_bit_as_alone() -> None:
+    histories = {name: _cycles(70, seed=n) for n, name in enumerate(NAMES)}
+    together, alone = Engine(BUNDLE, OUTPUTS), Engine(BUNDLE, OUTPUTS, policy=Policy(widest=1))
+    for at in range(60, 70):
+        rebuild = at == 60
+        for number, name in enumerate(NAMES):
+            together.submit(number, asked(histories[name], at, name, rebuild=rebuild))
+        replies = run(together)
+        for number, name in enumerate(NAMES):
+            single = alone.propose(asked(histories[name], at, name, rebuild=rebuild))
+            assert raws(replies[number]) == raws(single)
+            assert np.array_equal(together.first_logits(name), alone.first_logits(name))
+
+    assert together.rows > 2 * together.forwards - 12 * 8  # they did share forwards
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_order_of_requests_cancels_and_steps_leaves_every_page_accounted_for(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311 - test data
+    histories = {name: _cycles(40, seed=n) for n, name in enumerate(NAMES)}
+    engine, at = Engine(BUNDLE, OUTPUTS, pages=96), dict.fromkeys(NAMES, 20)
+    open_numbers: dict[int, str] = {}
+    for number in range(120):
+        name = dice.choice(NAMES)
+        engine.submit(
+            number,
+            asked(histories[name], at[name], name, rebuild=dice.random() < 0.3, aside=dice.random() < 0.3),
+        )
+        open_numbers[number] = name
+        at[name] = min(39, at[name] + dice.randrange(2))
+        if dice.random() < 0.3:
+            engine.cancel(dice.choice(list(open_numbers)))
+        for _ in range(dice.randrange(6)):
+            engine.step()
+    replies = run(engine)
+
+    assert not any(isinstance(reply, Failed) for reply in replies.values())
+    assert engine.queued == 0
+    for name in NAMES:
+        engine.release(name)
+    assert engine.sessions == 0
+    assert engine.pool_statistics().free == engine.pool_statistics().pages
+
+
+def test_two_requests_of_one_session_keep_their_order() -> None:
+    cycles = _cycles(40)
+    engine, twin = Engine(BUNDLE, OUTPUTS), Engine(BUNDLE, OUTPUTS)
+    for at in (30, 31, 32):
+        engine.submit(at, asked(cycles, at, "a", rebuild=at == 30))
+    replies = run(engine)
+
+    expected = [twin.propose(asked(cycles, at, "a", rebuild=at == 30)) for at in (30, 31, 32)]
+    assert [raws(replies[at]) for at in (30, 31, 32)] == [raws(reply) for reply in expected]
+
+
+def test_a_decision_goes_between_the_chunks_of_a_long_prefill() -> None:
+    cycles = _cycles(140)
+    engine = Engine(BUNDLE, OUTPUTS)
+    engine.propose(asked(cycles, 139, "held", rebuild=True))
+    engine.submit(1, asked(cycles, 139, "long", rebuild=True))
+    engine.step()
+    engine.submit(2, asked(cycles, 139, "held"))
+    order: list[int] = []
+    while engine.queued:
+        engine.step()
+        order += [number for number, _ in engine.drain()]
+
+    assert order == [2, 1]
+
+
+def test_a_cancelled_what_if_is_dropped_and_a_cancelled_decision_still_counts() -> None:
+    cycles = _cycles(40)
+    engine, twin = Engine(BUNDLE, OUTPUTS), Engine(BUNDLE, OUTPUTS)
+    for each in (engine, twin):
+        each.propose(asked(cycles, 30, "a", rebuild=True))
+    free = engine.pool_statistics().free
+    engine.submit(1, asked(cycles, 30, "a", aside=True))
+    engine.step()
+    engine.cancel(1)
+    assert engine.queued == 0
+    assert engine.pool_statistics().free == free
+
+    engine.submit(2, asked(cycles, 31, "a"))
+    engine.cancel(2)
+    assert set(run(engine)) == {2}
+    twin.propose(asked(cycles, 31, "a"))
+    assert raws(engine.propose(asked(cycles, 32, "a"))) == raws(twin.propose(asked(cycles, 32, "a")))
+
+
+def test_what_cannot_end_in_time_is_refused_before_it_begins() -> None:
+    cycles = _cycles(40)
+    engine = Engine(BUNDLE, OUTPUTS)
+    engine.propose(asked(cycles, 30, "a", rebuild=True))
+    engine.costs = Costs(decision_ms=50.0, chunk_ms=10.0)
+    forwards = engine.forwards
+
+    with pytest.raises(InferenceError, match=r"ms are left and an answer takes about 50\.0 ms"):
+        engine.propose(asked(cycles, 31, "a", due=time.monotonic() + 0.02))
+    assert engine.forwards == forwards
+
+    for number in range(3):  # what stands before it counts
+        engine.submit(number, asked(cycles, 31, f"b{number}", rebuild=True, due=time.monotonic() + 0.01))
+    engine.submit(9, asked(cycles, 31, "a", due=time.monotonic() + 0.15))
+    replies = run(engine)
+    assert isinstance(replies[9], Failed)
+    assert all(isinstance(replies[number], Answer) for number in range(3))  # rebuilt for the next decision
+
+
+def test_where_pages_lack_for_all_the_most_urgent_goes_alone() -> None:
+    engine, cycles = Engine(BUNDLE, OUTPUTS, pages=58), _cycles(140)
+    for name in ("a", "b"):
+        engine.submit(len(name), asked(cycles, 10, name, rebuild=True))
+        run(engine)
+    held = {"a": 11, "b": 11}
+    for at in range(11, 130):
+        for number, name in enumerate(held):
+            engine.submit(number, asked(cycles, at, name))
+        replies = run(engine)
+        for number, name in enumerate(held):
+            if not isinstance(replies[number], Answer):
+                engine.propose(asked(cycles, at, name, rebuild=True))
+
+    assert engine.pool_statistics().free >= 0
+    assert engine.queued == 0
