@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import NewType
 
 from gateway.core.clock import Deadline
+from gateway.core.override import Override
 from gateway.core.restraint import UNRESTRAINED, Restraint
 from gateway.core.tag import TagId, TagValue
 
@@ -281,6 +282,7 @@ class CheckResult:
     recovery: bool = False  # S9: only the backup may be written
     proved: Mapping[TagId, ProvedBand] = field(default_factory=dict, compare=False)
     shadow: tuple[Finding, ...] = field(default=(), compare=False)  # of modules without effect (S27)
+    overrides: tuple[Override, ...] = ()  # in force under this rule set, by name (S25)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,3 +318,4 @@ class DecisionRecord:
     examined: Examination | None = None  # the check of the proposal; None where nothing was examined
     fallback: Examination | None = None  # the check that what a fallback wrote stands on (S10)
     shadow: tuple[Finding, ...] = ()  # what modules in shadow say of what was let out, or proposed; no effect
+    overrides: tuple[Override, ...] = ()  # in force under the rule set of the outcome, by name (S25)

@@ -229,6 +229,7 @@ class Checks:
             rule_set_digest=self.rules.digest,
             proposal=proposal,
             recovery=recovery,
+            overrides=self.rules.overrides,
         )
 
 

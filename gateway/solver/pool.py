@@ -212,6 +212,7 @@ class CheckerPool:
             findings=(),
             generation=request.generation,
             rule_set_digest=kept.rules.digest if kept is not None else "",
+            overrides=kept.rules.overrides if kept is not None else (),
         )
         return found, None
 
@@ -384,14 +385,14 @@ class CheckerPool:
             tags=tuple((rule_set if trial is None else trial).definitions.values()),
             warm=tuple(self._warm) if warm else (),
             trial=given(trial) if trial is not None else (),
+            overrides=rule_set.overrides,
         )
         answer = await self._ask(seat, ask, LOAD_TIMEOUT_S + LOAD_EACH_S * len(rule_set.modules))
         if isinstance(answer, Done) and answer.digest == rule_set.digest:
             seat.loaded.add(rule_set.generation)
             return
         reason = answer.reason if isinstance(answer, Failed) else "its digest of the set differs"
-        msg = f"solver worker {seat.number} refused rule set {rule_set.generation}: {reason}"
-        raise PoolError(msg)
+        raise PoolError(f"solver worker {seat.number} refused rule set {rule_set.generation}: {reason}")
 
 
 def _bounded(memory_bytes: int) -> tuple[str, ...]:

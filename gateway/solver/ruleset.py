@@ -5,20 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
 from gateway.core.errors import ConstraintError
+from gateway.core.override import Override, plain
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver import normal, steady
 from gateway.solver.affine import Affine, Formula, mapped, negated, symbol, symbols
-from gateway.solver.canonical import form_text, formula_text, premises
+from gateway.solver.canonical import formula_text
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.interval import Scaled, scaled
 from gateway.solver.joining import joined
 from gateway.solver.module import BackupEntry, Constraint, Interval, Module, Variable
+from gateway.solver.proof_basis import proof_digest
+from gateway.solver.setting_aside import set_aside
 from gateway.solver.steps import Steps
 from gateway.solver.syntax import Connective, Expr, references, renamed, timed
 
@@ -35,6 +38,7 @@ class Rule:
     constraint: Constraint
     tree: Expr
     formula: Formula
+    overridden: bool = False  # a standard one that two persons set aside: only reported (S25)
 
     @property
     def where(self) -> str:
@@ -81,12 +85,16 @@ class RuleSet:
     backup: tuple[BackupStep, ...]
     repairable: frozenset[TagId]
     terminal: tuple[Rule, ...] = ()
+    overrides: tuple[Override, ...] = ()  # by name
 
     @staticmethod
-    def of(modules: Iterable[Module], generation: int) -> RuleSet:
-        """The combination; raises `ModuleRefusedError` where modules contradict each other."""
+    def of(modules: Iterable[Module], generation: int, overrides: Iterable[Override] = ()) -> RuleSet:
+        """The combination; raises `ModuleRefusedError` where modules contradict each other.
+
+        Also where an override names anything but a standard constraint of theirs (S25).
+        """
         ordered = tuple(sorted(modules, key=lambda m: (-m.priority, m.id)))
-        return _combined(ordered, generation)
+        return _combined(ordered, generation, tuple(sorted(overrides, key=lambda o: o.name)))
 
     @cached_property
     def measured(self) -> tuple[Variable, ...]:
@@ -187,33 +195,18 @@ class RuleSet:
     @cached_property
     def proof_digest(self) -> str:
         """Digest of everything the invariance of the safe set depends on, and of nothing else."""
-        content: dict[str, object] = {
-            "variables": {str(tag): premises(v) for tag, v in sorted(self.variables.items())},
-            "step": str(self.modules[0].step) if self.modules else "",
-            "dynamics": {name: form_text(form) for name, form in sorted(self.forms.items())},
-            "disturbances": {
-                n: [str(low), str(high)] for n, (low, high) in sorted(self.disturbances.items())
-            },
-            "rules": sorted(
-                [r.constraint.kind, r.constraint.always, formula_text(r.formula)]
-                for r in self.rules
-                if r.binding
-            ),
-            "safe_set": sorted(formula_text(r.formula) for r in self.safe_set),
-            "backup": [
-                [
-                    formula_text(s.formula) if s.formula is not None else "",
-                    sorted(map(str, s.entry.moves.items())),
-                ]
-                for s in self.backup
-            ],
-        }
-        if self.terminal:
-            content["terminal"] = sorted(formula_text(r.formula) for r in self.terminal)
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return proof_digest(self, as_written=False)
+
+    def proved_by(self, known: Container[str]) -> bool:
+        """Whether one of these proof digests shows the set invariant; one without overrides shows more."""
+        return self.proof_digest in known or self._written_digest in known
+
+    @cached_property
+    def _written_digest(self) -> str:
+        return proof_digest(self, as_written=True) if self.overrides else self.proof_digest
 
     def armable(  # noqa: PLR0911  one return for each reason
-        self, actions: Iterable[TagId], proved: Collection[str], silence_s: float = 0.0
+        self, actions: Iterable[TagId], proved: Container[str], silence_s: float = 0.0
     ) -> str:
         """Why a point that writes `actions` may not be armed; empty when it may (S1, S5, S11).
 
@@ -240,13 +233,13 @@ class RuleSet:
                 f"no action can influence `{self._beyond_reach.constraint.id}` ({self._beyond_reach.where}); "
                 "mark it `monitor`, and it is reported instead"
             )
-        if self.proof_digest not in proved:
+        if not self.proved_by(proved):
             what = "terminal" if self.terminal and not self.safe_set else "safe"
             return f"the {what} set of the modules in force is not proved invariant under their backup"
         return ""
 
 
-def _combined(modules: tuple[Module, ...], generation: int) -> RuleSet:
+def _combined(modules: tuple[Module, ...], generation: int, overrides: tuple[Override, ...]) -> RuleSet:
     problems: list[ConstraintError] = []
     _distinct(modules, problems)
     variables: dict[TagId, Variable] = {}
@@ -260,6 +253,7 @@ def _combined(modules: tuple[Module, ...], generation: int) -> RuleSet:
     dynamics, forms, disturbances = _dynamics(modules, problems)
     backup = _backup(modules, problems)
     rules = tuple(_rule(m, c) for m in modules for c in m.rules)
+    rules = set_aside(rules, modules, overrides, problems)
     for rule in rules:
         broken = steady.breaks_between(rule.formula, forms) if rule.constraint.always else ()
         if broken:
@@ -269,6 +263,7 @@ def _combined(modules: tuple[Module, ...], generation: int) -> RuleSet:
     if problems:
         raise ModuleRefusedError(tuple(problems))
     content = "".join(f"{m.id} {m.revision} {m.digest} {m.priority}\n" for m in modules)
+    content += "".join(f"override {json.dumps(said, sort_keys=True)}\n" for said in plain(overrides))
     return RuleSet(
         generation=generation,
         digest=hashlib.sha256(content.encode()).hexdigest(),
@@ -282,6 +277,7 @@ def _combined(modules: tuple[Module, ...], generation: int) -> RuleSet:
         terminal=tuple(_rule(m, c) for m in modules for c in m.terminal),
         backup=backup,
         repairable=frozenset(m.tags[name] for m in modules for name in m.repair),
+        overrides=overrides,
     )
 
 

@@ -22,6 +22,7 @@ from gateway.core.decision import (
     Violated,
 )
 from gateway.core.ports import CheckRequest, ProvedBand, StateSet
+from gateway.core.override import Override
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.ruleset import RuleSet
 
@@ -35,6 +36,7 @@ class Load(msgspec.Struct, tag=True, frozen=True):
     warm: tuple[tuple[float, float], ...]
     trial: tuple[tuple[str, str, int], ...] = ()  # the same with the shadow modules; empty: none
 
+    overrides: tuple[Override, ...] = ()
 
 class Drop(msgspec.Struct, tag=True, frozen=True):
     """Forget a rule set."""
@@ -128,6 +130,7 @@ class Checked(msgspec.Struct, tag=True, frozen=True):
     state: StateSet | None
     shadow: tuple[WireFinding, ...] = ()
 
+    overrides: tuple[Override, ...] = ()
 
 Ask = Load | Drop | Prepare | Check | CheckAnother | Prove
 Answer = Done | Failed | Checked | Proved
@@ -194,6 +197,7 @@ def _finding(finding: Finding) -> WireFinding:
             return WireFinding("holds", module, constraint, margin)
         case Violated():
             return WireFinding(
+        overrides=result.overrides,
                 "violated",
                 finding.module,
                 finding.constraint,
@@ -228,6 +232,7 @@ def _verdict(found: Checked) -> Verdict:
         return Permitted(found.setpoints, found.reason)
     if found.verdict == "Repaired" and found.counterexample is not None:
         return Repaired(found.setpoints, found.counterexample)
+        overrides=found.overrides,
     if found.verdict == "Refused" and found.counterexample is not None:
         return Refused(found.counterexample)
     return Undetermined(found.reason)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import structlog
 
 from gateway.core.decision import CheckResult, Permitted, Repaired
+from gateway.core.override import Override
 from gateway.core.ports import CheckRequest
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.analysis.asking import Allowance
@@ -98,7 +99,7 @@ class Desk:
     def _load(self, ask: Load) -> Answer:
         tags = {d.id: d for d in ask.tags}
         try:
-            rules = _rules(ask.modules, tags, ask.generation)
+            rules = _rules(ask.modules, tags, ask.generation, ask.overrides)
         except ModuleRefusedError as exc:
             return Failed(str(exc))
         if (conflict := _conflict(rules)) is not None:
@@ -146,14 +147,17 @@ def _conflict(rules: RuleSet) -> str | None:
 
 
 def _rules(
-    modules: Iterable[tuple[str, str, int]], tags: Mapping[TagId, TagDefinition], generation: int
+    modules: Iterable[tuple[str, str, int]],
+    tags: Mapping[TagId, TagDefinition],
+    generation: int,
+    overrides: Iterable[Override] = (),
 ) -> RuleSet:
     """The rule set of module texts, each with the priority it has here; raises `ModuleRefusedError`."""
     compiled = (
         replace(compile_module(text.encode(), source, tags), priority=priority)
         for source, text, priority in modules
     )
-    return RuleSet.of(compiled, generation)
+    return RuleSet.of(compiled, generation, overrides)
 
 
 def serve(sock: socket.socket) -> None:
