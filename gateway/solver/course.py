@@ -2,6 +2,9 @@
 
 Guards that are not certain on the state count both ways. The backup may take over at any moment from the
 end of the proposal's time until the PLC's own patience ends (`LEASE_S`); until then the proposal may go on.
+Once it acts it goes on without a break, as the PLC's fallback does in every scan, or in moves of a step each,
+the first of them at once, as the gateway's own decisions do. So it has come some way by the end of a step in
+which it began, unless what it does depends on a guard: that may be read at any moment of the step.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from fractions import Fraction
 
 from gateway.core.tag import TagId
 from gateway.solver.affine import negated
-from gateway.solver.condense import LEASE_S, Plan
+from gateway.solver.condense import LEASE_S, Plan, Segment
 from gateway.solver.interval import SCALE, Scaled, outward, scaled
 from gateway.solver.module import Move, Ramp
 from gateway.solver.ruleset import BackupStep, RuleSet
@@ -32,14 +35,29 @@ class Course:
         self._rules, self._plan = rules, plan
         self._guards = [None if step.formula is None else _Guard.of(step) for step in rules.backup]
         self._guarded = any(guard is not None for guard in self._guards)
-        self._moves = {
+        moves = {
             str(v.tag): [
-                (index, _Move.of(step.entry.moves[v.tag], plan.step))
+                (index, step.entry.moves[v.tag])
                 for index, step in enumerate(rules.backup)
                 if v.tag in step.entry.moves
             ]
             for v in rules.actions
         }
+        self._waits = {
+            tag: any(self._guards[index] is not None for index, _ in mine) for tag, mine in moves.items()
+        }
+        shares = [self._share(segment) for segment in plan.segments]
+        self._moves = [
+            {tag: [(i, _Move.of(m, plan.step, share)) for i, m in mine] for tag, mine in moves.items()}
+            for share in shares
+        ]
+        self._late = [share < 1 for share in shares]
+        self._idle = [share <= 0 for share in shares]
+
+    def _share(self, segment: Segment) -> Fraction:
+        """Of a step's move, the share that is certainly done by the end of a segment; 0: perhaps nothing."""
+        within = (segment.end - self._plan.hold - LEASE_S) / self._plan.step
+        return max(Fraction(0), min(Fraction(1), within))
 
     def ends(
         self,
@@ -51,16 +69,18 @@ class Course:
 
         `old` are the values in force.
         """
-        acting = {tag: outward(new[TagId(tag)], new[TagId(tag)]) for tag in self._moves}
+        acting = {tag: outward(new[TagId(tag)], new[TagId(tag)]) for tag in self._waits}
         during = {tag: _hull(ends, outward(min(old[tag]), max(old[tag]))) for tag, ends in acting.items()}
         state = dict(start)
         found: dict[str, Ends] = {}
         for k, segment in enumerate(self._plan.segments):
             if segment.backup:
-                late = segment.start < self._plan.hold + LEASE_S
-                moved = self._moved(state, acting)
+                moved = self._moved(state, acting, k)
                 during = {tag: _hull(acting[tag], moved[tag]) for tag in acting}
-                acting = during if late else moved
+                acting = {
+                    tag: during[tag] if self._idle[k] or (self._late[k] and waits) else moved[tag]
+                    for tag, waits in self._waits.items()
+                }
                 found.update((f"b{k}:{tag}", ends) for tag, ends in during.items())
             if self._guarded and k + 1 < len(self._plan.segments):
                 state = self._later(state, during, segment.end - segment.start)
@@ -77,12 +97,12 @@ class Course:
         )
         return {tag: (low // _FINER, -(-high // _FINER)) for tag, (low, high) in after.items()}
 
-    def _moved(self, state: Mapping[str, Ends], acting: Mapping[str, Ends]) -> dict[str, Ends]:
-        """Where each action is after the backup's next move."""
+    def _moved(self, state: Mapping[str, Ends], acting: Mapping[str, Ends], k: int) -> dict[str, Ends]:
+        """Where each action is after the backup's move in a segment."""
         values = {**acting, **state}
         known: dict[int, bool | None] = {}
         found: dict[str, Ends] = {}
-        for tag, moves in self._moves.items():
+        for tag, moves in self._moves[k].items():
             ends: list[Ends] = []
             for index, move in moves:
                 if index not in known:
@@ -120,16 +140,17 @@ class _Guard:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A move of one step: to a target, at most so far; each as the whole numbers around it."""
+    """A move of one step: to a target, so far at most and at least; each as the whole numbers around it."""
 
     target: Ends | None  # None: stay
     paces: tuple[Ends, ...] = ()  # none: at once
 
     @staticmethod
-    def of(move: Move, step: Fraction) -> _Move:
+    def of(move: Move, step: Fraction, share: Fraction) -> _Move:
+        """A move for which at least a share of the step was time."""
         match move:
             case Ramp(target, rate):
-                far = (rate * step * pace for pace in (Fraction(1), SLOWEST_RAMP))
+                far = (rate * step * pace for pace in (Fraction(1), SLOWEST_RAMP * share))
                 return _Move(outward(target, target), tuple(outward(most, most) for most in far))
             case Fraction():
                 return _Move(outward(move, move))
