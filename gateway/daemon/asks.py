@@ -205,8 +205,14 @@ class Asks:
         _refuse_if(await self._modes.set_mode(self._lane(args).point, Mode(wanted), who))
         return {"mode": wanted}
 
-    async def _ack(self, args: dict[str, Any], who: str, _role: Role) -> object:
-        _refuse_if(await self._modes.acknowledge(str(args.get("source", "")), who))
+    async def _ack(self, args: dict[str, Any], who: str, role: Role) -> object:
+        source = str(args.get("source", ""))
+        if role < Role.ENGINEER and (why := self._modes.holds(source)):  # it lets the point be armed again
+            problem = (
+                f"acknowledging `{source}` needs the role engineer; `{who}` is {role.name.lower()}: {why}"
+            )
+            raise _NotGivenError(problem)
+        _refuse_if(await self._modes.acknowledge(source, who))
         return {}
 
     async def _stop_writes(self, args: dict[str, Any], who: str, role: Role) -> object:

@@ -17,6 +17,7 @@ from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import TagStore
 from gateway.daemon.access import Access
 from gateway.daemon.asks import Asks
+from gateway.daemon.assumptions import Assumptions
 from gateway.daemon.binding import Bindings
 from gateway.daemon.broker import mqtt_settings, wide_integers
 from gateway.daemon.certifying import Certifier
@@ -31,7 +32,7 @@ from gateway.daemon.readback import ReadBack
 from gateway.daemon.rearming import Rearming
 from gateway.daemon.rechecking import Rechecking
 from gateway.daemon.reporting import Reporter
-from gateway.daemon.runtime import RunningRules, RuntimeVerbs, make_registry, module_state
+from gateway.daemon.runtime import RunningRules, RuntimeVerbs, ToldModules, make_registry, module_state
 from gateway.daemon.takeover import TakeOver
 from gateway.daemon.views import point_state, tag_info, tag_state
 from gateway.link.messages import Alarm, DecisionView, FeedItem
@@ -102,7 +103,8 @@ class House:
             bindings=self.bindings,
             taken_over=self.take_over.why_not,
         )
-        self.recheck = Rechecking(config.solver.recheck_share, self.pool.sources, self.modes)
+        self.recheck = Rechecking(config.solver.recheck_share, self._sources, self.modes)
+        self.assumptions = Assumptions(self.pool.rules, self.store.definitions, self.modes, self.audit)
         self.rearm = Rearming(
             config=config,
             clock=clock,
@@ -140,6 +142,7 @@ class House:
             on_change=self._modules_changed,
             on_folder=self._folder_changed,
         )
+        self._told_modules = ToldModules()
         self.runtime = RuntimeVerbs(self.registry)
         self.watchdog = Watchdog(sd_notify, clock, interval_s=watchdog_interval_s())
         self.access = Access(config)
@@ -185,6 +188,7 @@ class House:
         """Called twice at most: when the record is durable, and when its write has an outcome."""
         if record.write_outcome is None:
             self.recheck.look(point, record)
+            self.assumptions.look(point, record)
         self.reporter.decided(point, record, why)
 
     def _sink(self, point: str) -> HandOver:
@@ -203,6 +207,11 @@ class House:
         )
         return Lane(point, decider, self.writer, clock=self.clock, report=self._decided)
 
+    def _sources(self, generation: int) -> tuple[str, ...] | None:
+        """The module texts of a rule set that is still kept."""
+        rules = self.pool.rules(generation)
+        return None if rules is None else tuple(module.text for module in rules.modules)
+
     def _link_session(self) -> int:
         return sum(channel.session for channel in self.field.channels.values())
 
@@ -214,6 +223,7 @@ class House:
             "audit": self.audit.statistics,
             "internal": self._link_statistics,
             "recheck": self.recheck.statistics,
+            "assumptions": self.assumptions.statistics,
             "mqtt": lambda: self.mqtt.statistics() if self.mqtt is not None else {},
             **{f"channel_{name}": link.statistics for name, link in self.field.channels.items()},
             **{f"engine_{name}": engine.statistics for name, engine in self.engines.items()},
@@ -234,7 +244,7 @@ class House:
         )
 
     def _parts(self) -> list[PartHealth]:
-        parts = [self.audit.health(), self.watchdog.health()]
+        parts = [self.audit.health(), self.watchdog.health(), self.assumptions.health()]
         for name, channel in self.field.channels.items():
             connected = channel.statistics().connected
             parts.append(PartHealth(f"channel {name}", connected, "ok" if connected else "not connected"))
@@ -317,8 +327,8 @@ class House:
         )
 
     def _modules_changed(self) -> None:
-        for status in self.registry.statuses():
-            self.link.publish(module_state(status))
+        for state in self._told_modules.news(self.registry.statuses()):
+            self.link.publish(state)
         self.publish_state()
 
 

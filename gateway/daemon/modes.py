@@ -50,11 +50,19 @@ class Modes:
 
     def unarmable(self, point: Point) -> str:
         """What no decision mends and only a person can, before the point may be armed; empty when nothing."""
-        latched = self._state.point(point.settings.id).latched
-        if latched:
+        if latched := self.latched(point):
             source = f"point:{point.settings.id}"
-            return f"{latched}; find the cause, then acknowledge it with `o3ctl ack {source}`"
+            return f"{latched}; find the cause, then an engineer acknowledges it with `o3ctl ack {source}`"
         return self._bindings.why_not(point.settings.id)
+
+    def latched(self, point: Point) -> str:
+        """Why the point may not be armed before an engineer acknowledged that; empty when nothing."""
+        return self._state.point(point.settings.id).latched
+
+    def holds(self, source: str) -> str:
+        """Why the alarm of a source keeps its point from being armed; empty where it does not."""
+        point = self._points.get(PointId(source.removeprefix("point:")))
+        return self.latched(point) if point is not None else ""
 
     async def set_mode(self, point: Point, mode: Mode, who: str) -> str:
         """Change a mode; why not, or "". Arming is recorded durably before it counts, disarming at once."""

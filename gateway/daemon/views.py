@@ -21,7 +21,7 @@ from gateway.core.decision import (
     outcome_name,
 )
 from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue, decimal_text, number_text
-from gateway.link.messages import DecisionView, PointState, TagInfo, TagState
+from gateway.link.messages import DecisionView, PointState, ResidualState, TagInfo, TagState
 from gateway.pipeline.point import Point
 
 
@@ -64,6 +64,10 @@ def point_state(point: Point, *, in_control: bool, unarmable: str) -> PointState
         last_decision=point.last_decision,
         in_control=in_control,
         blocked="; ".join(why for why in (point.blocked, cannot) if why),
+        residuals=[
+            ResidualState(r.tag, r.window, r.residual, r.outside, r.used_share, r.missed)
+            for r in point.residuals
+        ],
     )
 
 

@@ -34,6 +34,22 @@ class TagInfo(msgspec.Struct, frozen=True, tag="tag_info"):
     writable: bool
 
 
+class ResidualState(msgspec.Struct, frozen=True):
+    """One tag's newest measurement against what was predicted `window` steps before it (S16).
+
+    `residual` (reading minus middle of the band) and `outside` (by how far the band is missed) are in the
+    tag's unit; `used_share` is 1 at the end of the band, more outside. Of the newest five, `missed` were
+    outside.
+    """
+
+    tag: str
+    window: int
+    residual: float
+    outside: float
+    used_share: float
+    missed: int
+
+
 class PointState(msgspec.Struct, frozen=True, tag="point"):
     """One decision point as nodes, topics and the CLI show it."""
 
@@ -46,6 +62,7 @@ class PointState(msgspec.Struct, frozen=True, tag="point"):
     last_decision: str
     in_control: bool
     blocked: str  # why it cannot write now; empty when it can
+    residuals: list[ResidualState] = []  # by tag and window
 
 
 class ModuleState(msgspec.Struct, frozen=True, tag="module"):
@@ -53,7 +70,7 @@ class ModuleState(msgspec.Struct, frozen=True, tag="module"):
 
     id: str
     file: str
-    state: str  # active, shadow (judged, no effect), pending (waits), refused, unloaded
+    state: str  # active, shadow (judged, no effect), pending (waits), refused, unloaded, gone (drop it)
     revision: int
     digest: str
     priority: int

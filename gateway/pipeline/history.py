@@ -40,12 +40,18 @@ class OutputHistory:
         self._pending: list[_Attempt] = []
         self._written_at = float("-inf")
         self._out_of_sight_since: float | None = None
+        self._in_sight_since = float("-inf")
         self._untidy = 0  # stretches since the last `_tidy`
 
     @property
     def known(self) -> bool:
         """True once a value in force has been read back, and while the PLC's word on it can be heard."""
         return bool(self._stretches) and self._out_of_sight_since is None
+
+    @property
+    def in_sight_since(self) -> float:
+        """Since when the values in force have been known without interruption, monotonic s."""
+        return self._in_sight_since
 
     @property
     def current(self) -> Fraction | None:
@@ -60,7 +66,7 @@ class OutputHistory:
     def confirm(self, value: Fraction, at: float) -> None:
         """The PLC's working value is `value`, by our own confirmed write."""
         self._written_at = at
-        self._out_of_sight_since = None
+        self._seen(at)
         if any(attempt.under_way for attempt in self._pending):
             self._pending.pop()  # the one that is confirmed
         self._settle(value, at)
@@ -99,7 +105,7 @@ class OutputHistory:
         if first or value != self._stretches[0].value:
             self._settle(value, at)
         self._pending.clear()  # where the value before is read back, none of them arrived
-        self._out_of_sight_since = None
+        self._seen(at)
         self._extend(value, at, restart_hold=first or unrequested or unseen)
         return unrequested
 
@@ -138,6 +144,11 @@ class OutputHistory:
         if not self.known or self._pending:
             return 0.0
         return max(0.0, now - self._stretches[0].since)
+
+    def _seen(self, at: float) -> None:
+        if self._out_of_sight_since is not None or not self._stretches:
+            self._in_sight_since = at
+        self._out_of_sight_since = None
 
     def _settle(self, value: Fraction, at: float) -> None:
         """Values that may have been in force until now become the past: ramps count from them too (S6)."""

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from gateway.core.decision import Mode, PointId, RegisterValue, RequestClass
 from gateway.core.ports import InForce, Proposer, SetpointSink, StateSet
+from gateway.core.residual import Residual
 from gateway.core.tag import TagId
 from gateway.pipeline.alarm import PointAlarm
 from gateway.pipeline.history import OutputHistory
@@ -60,6 +61,7 @@ class Point:
     confirmed_at: float = float("-inf")  # the newest confirmed write
     alarm: PointAlarm = field(default_factory=PointAlarm)
     repairs: Repairs = field(init=False)
+    residuals: tuple[Residual, ...] = ()  # of the newest measurements, by tag and window (S16)
 
     def __post_init__(self) -> None:
         self.repairs = Repairs(self.settings.repair_limit, self.settings.release_after_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.core.residual import broken
 from gateway.core.tagstore import TagStore
 from gateway.pipeline.point import Point
 from gateway.pipeline.rules import RulesInForce
@@ -33,7 +34,7 @@ def not_armable(
     why = rules.unusable_for(settings.required_modules) or rules.not_armable
     if why:
         return why
-    why = _bad_input(point, store) or writer.not_live(point)
+    why = _bad_input(point, store) or writer.not_live(point) or _contradicted(point)
     if why:
         return why
     if not writer.status_bit(point, settings.remote_bit):
@@ -45,6 +46,12 @@ def not_armable(
 def _bad_input(point: Point, store: TagStore) -> str:
     bad = next((t for t in point.settings.inputs if not store[t].status.is_plain_good), None)
     return f"input `{bad}` is {store[bad].status.name}" if bad is not None else ""
+
+
+def _contradicted(point: Point) -> str:
+    """What the newest readings say against the module's assumptions, also in shadow (S16)."""
+    why = broken(point.residuals)
+    return f"{why}; try again once the readings agree with what is predicted" if why else ""
 
 
 def not_rearmable(rules: RulesInForce, before: ArmedBefore, model_digest: str) -> str:

@@ -123,10 +123,10 @@ class CheckerPool:
             await self.drop(generation)
             raise
 
-    def sources(self, generation: int) -> tuple[str, ...] | None:
-        """The module texts of a rule set that is still kept; None once it is forgotten."""
+    def rules(self, generation: int) -> RuleSet | None:
+        """A rule set that is still kept; None once it is forgotten."""
         kept = self._sets.get(generation)
-        return None if kept is None else tuple(module.text for module in kept.rules.modules)
+        return None if kept is None else kept.rules
 
     async def drop(self, generation: int) -> None:
         """Forget a rule set everywhere."""

@@ -19,6 +19,7 @@ FINE = 10**24
 _MOST_PARTS = 64  # lengths of steps whose factors are kept
 
 Whole = tuple[int, int]  # an interval in units of 1 / `FINE`
+_NOTHING: Mapping[str, Whole] = {}
 
 
 def fine(interval: Interval) -> Whole:
@@ -81,16 +82,26 @@ class Steps:
         self.sensors = {v.tag: Sensor.of(v) for v in measured}
 
     def forward(
-        self, start: Mapping[str, Whole], acting: Mapping[str, Whole], seconds: Fraction
+        self,
+        start: Mapping[str, Whole],
+        acting: Mapping[str, Whole],
+        seconds: Fraction,
+        held: Mapping[str, Whole] = _NOTHING,
     ) -> dict[str, Whole]:
-        """Where every measured variable may be later, any of `acting` being in force at any time."""
+        """Where every measured variable may be later, any of `acting` being in force at any time.
+
+        What is `held`, a variable without dynamics, is known for all of that time.
+        """
         state = dict(start)
         left = seconds
         while left > 0:
             part = min(left, self._step)
             left -= part
             during: dict[str, Whole] = {**self._disturbances, **acting, **state}
-            after = {str(v.tag): self.grown(v, state[v.tag], part) for v in self._free}
+            after = {
+                str(v.tag): held[v.tag] if v.tag in held else self.grown(v, state[v.tag], part)
+                for v in self._free
+            }
             during.update(after)
             for form in self._during(part):
                 low = high = form.constant

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import TypeVar
 
 import msgspec
 
@@ -21,8 +22,8 @@ from gateway.core.decision import (
     Verdict,
     Violated,
 )
-from gateway.core.ports import CheckRequest, ProvedBand, StateSet
 from gateway.core.override import Override
+from gateway.core.ports import CheckRequest, ProvedBand, StateSet
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.ruleset import RuleSet
 
@@ -35,8 +36,8 @@ class Load(msgspec.Struct, tag=True, frozen=True):
     tags: tuple[TagDefinition, ...]
     warm: tuple[tuple[float, float], ...]
     trial: tuple[tuple[str, str, int], ...] = ()  # the same with the shadow modules; empty: none
-
     overrides: tuple[Override, ...] = ()
+
 
 class Drop(msgspec.Struct, tag=True, frozen=True):
     """Forget a rule set."""
@@ -129,8 +130,8 @@ class Checked(msgspec.Struct, tag=True, frozen=True):
     proved: dict[TagId, ProvedBand]
     state: StateSet | None
     shadow: tuple[WireFinding, ...] = ()
-
     overrides: tuple[Override, ...] = ()
+
 
 Ask = Load | Drop | Prepare | Check | CheckAnother | Prove
 Answer = Done | Failed | Checked | Proved
@@ -147,6 +148,14 @@ def _dec(kind: type, value: object) -> object:
         numerator, _, denominator = value.partition("/")  # as `_enc` wrote it; Fraction's own parser is slow
         return Fraction(int(numerator), int(denominator))
     raise NotImplementedError(kind.__name__)
+
+
+_T = TypeVar("_T")
+
+
+def decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
+    """Reads values of `kind` that `encoder` wrote."""
+    return msgspec.msgpack.Decoder(kind, dec_hook=_dec)
 
 
 encoder = msgspec.msgpack.Encoder(enc_hook=_enc)
@@ -188,6 +197,7 @@ def checked(result: CheckResult, state: StateSet | None) -> Checked:
         proved=dict(result.proved),
         state=state,
         shadow=tuple(_finding(f) for f in result.shadow),
+        overrides=result.overrides,
     )
 
 
@@ -197,7 +207,6 @@ def _finding(finding: Finding) -> WireFinding:
             return WireFinding("holds", module, constraint, margin)
         case Violated():
             return WireFinding(
-        overrides=result.overrides,
                 "violated",
                 finding.module,
                 finding.constraint,
@@ -223,6 +232,7 @@ def result(found: Checked) -> tuple[CheckResult, StateSet | None]:
         recovery=found.recovery,
         proved=found.proved,
         shadow=tuple(_found(f) for f in found.shadow),
+        overrides=found.overrides,
     )
     return back, found.state
 
@@ -232,7 +242,6 @@ def _verdict(found: Checked) -> Verdict:
         return Permitted(found.setpoints, found.reason)
     if found.verdict == "Repaired" and found.counterexample is not None:
         return Repaired(found.setpoints, found.counterexample)
-        overrides=found.overrides,
     if found.verdict == "Refused" and found.counterexample is not None:
         return Refused(found.counterexample)
     return Undetermined(found.reason)

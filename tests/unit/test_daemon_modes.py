@@ -171,7 +171,7 @@ async def test_s26_no_point_is_armed_without_a_binding_sheet_that_stands(rig: Ri
     assert not await rig.modes.set_mode(rig.house.point, Mode.ADVISORY, "anna")  # any other mode may be had
 
 
-async def test_what_is_latched_stays_unarmed_over_a_restart_until_a_person_acknowledges(
+async def test_what_is_latched_stays_unarmed_over_a_restart_until_it_is_acknowledged(
     rig: Rig, tmp_path: Path
 ) -> None:
     await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
@@ -181,7 +181,7 @@ async def test_what_is_latched_stays_unarmed_over_a_restart_until_a_person_ackno
     remembered = DurableState(tmp_path / "state.json").point(TANK)
     assert (remembered.latched, remembered.armed_before) == ("the two checkers differ", False)
     why = await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
-    assert "the two checkers differ; find the cause, then acknowledge it with `o3ctl ack point:tank`" in why
+    assert "then an engineer acknowledges it with `o3ctl ack point:tank`" in why
     rig.reporter.alarms.clear()  # as after a restart
     rig.modes.recall()
     assert rig.reporter.alarms["point:tank"].active
