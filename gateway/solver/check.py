@@ -27,6 +27,7 @@ from gateway.solver.predict import Facts, UnusableError, observe, same_premises
 from gateway.solver.proved import Bands
 from gateway.solver.restrain import as_proposal, resolved
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.shelf import Shelf
 from gateway.solver.terms import Budget
 
 _MILLI = 1000
@@ -44,11 +45,12 @@ class _Ready:
 
 
 class Checks:
-    """The checker of one rule set; one thread, one Z3 context."""
+    """The checker of one rule set; one thread."""
 
-    def __init__(self, rules: RuleSet, budget: Budget | None = None) -> None:
+    def __init__(self, rules: RuleSet, budget: Budget | None = None, shelf: Shelf | None = None) -> None:
+        """`shelf`: what other sets of this thread have prepared, and what is prepared for the next ones."""
         self.rules = rules
-        self._judge = Judge(rules, budget or Budget())
+        self._judge = Judge(rules, budget or Budget(), shelf)
         self._bands = Bands(rules)
         self._ready: _Ready | None = None
 

@@ -11,15 +11,20 @@ about the proposal and the past.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from gateway.solver.affine import Affine, Formula, mapped, symbol, symbols
+from gateway.solver.canonical import form_text, formula_text, premises
 from gateway.solver.ruleset import Rule, RuleSet
 
 LEASE_S = Fraction(4)  # period, lease time-out and scan: how long the PLC may go on with the last values
+
+_Kind = Literal["rule", "safe", "terminal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class Plan:
     rules: tuple[Rule, ...]
     duties: tuple[Duty, ...]
     symbols: tuple[str, ...]
+    keys: tuple[str, ...]  # by rule; see `keys`
     whole: tuple[str, ...] = ()  # those of them that count in whole numbers, but the values in force
 
     def instant(self, index: int) -> Fraction:
@@ -69,8 +75,16 @@ class Plan:
         return self.segments[index - 1].end if index else Fraction(0)
 
 
-def condense(rules: RuleSet, delay: Fraction, hold: Fraction) -> Plan:
-    """The plan of one check; the same for every check with these two times."""
+def condense(
+    rules: RuleSet,
+    delay: Fraction,
+    hold: Fraction,
+    known: Callable[[str], tuple[Duty, ...] | None] | None = None,
+) -> Plan:
+    """The plan of one check; the same for every check with these two times.
+
+    `known` tells the duties of a key where another plan has them, whatever their number there.
+    """
     step = rules.modules[0].step
     end = max(hold, step, delay) if rules.horizon else Fraction(0)
     segments = _segments(delay, end, step)
@@ -78,28 +92,53 @@ def condense(rules: RuleSet, delay: Fraction, hold: Fraction) -> Plan:
     if rules.terminal:
         starts = [end + k * step for k in range(rules.horizon)]
         segments += tuple(Segment(at, at + step, mixed=False, backup=True) for at in starts)
-    states = _states(rules, segments, step)
     everything = (*rules.rules, *rules.safe_set, *rules.terminal)
-    course = _Course(rules, segments, states, acting)
+    course = _Course(rules, segments, acting, delay)
+    names = keys(rules, delay, hold)
     duties: list[Duty] = []
-    for index, rule in enumerate(everything):
-        if index >= len(rules.rules) + len(rules.safe_set):
-            duties.append(course.duty(index, rule, len(segments), backup=len(segments) - 1))
-            continue
-        for instant in range(acting + 1):
-            time = segments[instant - 1].end if instant else Fraction(0)
-            duties.extend(
-                course.duty(index, rule, instant, old=old)
-                for old in (False, True)
-                if _owed(rule, safe=index >= len(rules.rules), old=old, time=time, delay=delay)
-            )
-        if rule.constraint.always and not any("(" in name for name in symbols(rule.formula)):
-            for k in range(acting, len(segments)):
-                duties += [course.duty(index, rule, at, backup=k) for at in (k, k + 1)]
+    for index, (rule, key) in enumerate(zip(everything, names, strict=True)):
+        found = known(key) if known is not None else None
+        if found is None:
+            duties += course.duties(index, rule, _kind(rules, index))
+        else:
+            duties += [Duty(index, d.instant, d.old, d.formula, d.drift, d.backup) for d in found]
     used = frozenset(f"x:{v.tag}" for v in rules.measured)
     used = used.union(*(symbols(duty.formula) for duty in duties))
-    names = tuple(sorted(used))
-    return Plan(delay, end, step, segments, everything, tuple(duties), names, _whole(rules, names))
+    ordered = tuple(sorted(used))
+    return Plan(delay, end, step, segments, everything, tuple(duties), ordered, names, _whole(rules, ordered))
+
+
+def keys(rules: RuleSet, delay: Fraction, hold: Fraction) -> tuple[str, ...]:
+    """By rule, a digest of all that its duties and their terms follow from: itself, and the plant around it.
+
+    The same key in two rule sets: the same duties, over symbols with the same room.
+    """
+    about = {str(tag): str([str(tag), *premises(v)]) for tag, v in rules.variables.items()}
+    moving = {name for form in rules.forms.values() for name in form.symbols} | rules.forms.keys()
+    around = str(
+        [
+            [str(delay), str(hold), str(rules.modules[0].step), rules.horizon, bool(rules.terminal)],
+            [(name, form_text(form)) for name, form in sorted(rules.forms.items())],
+            [(name, str(low), str(high)) for name, (low, high) in sorted(rules.disturbances.items())],
+            [about[name] for name in sorted(moving) if name in about],
+        ]
+    )
+    start = hashlib.sha256(around.encode())
+    found: list[str] = []
+    for index, rule in enumerate((*rules.rules, *rules.safe_set, *rules.terminal)):
+        named = {name.partition("(")[2].removesuffix(")") or name for name in symbols(rule.formula)}
+        said = [_kind(rules, index), rule.constraint.always, formula_text(rule.formula)]
+        mine = start.copy()
+        mine.update(str([*said, *(about[name] for name in sorted(named) if name in about)]).encode())
+        found.append(mine.hexdigest())
+    return tuple(found)
+
+
+def _kind(rules: RuleSet, index: int) -> _Kind:
+    """What a rule of the plan is."""
+    if index < len(rules.rules):
+        return "rule"
+    return "safe" if index < len(rules.rules) + len(rules.safe_set) else "terminal"
 
 
 def _whole(rules: RuleSet, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -115,15 +154,26 @@ def _whole(rules: RuleSet, names: tuple[str, ...]) -> tuple[str, ...]:
 class _Course:
     """Rules said at instants of one plan."""
 
-    def __init__(
-        self,
-        rules: RuleSet,
-        segments: tuple[Segment, ...],
-        states: list[dict[str, Affine]],
-        acting: int,
-    ) -> None:
-        self._rules, self._segments, self._states, self._acting = rules, segments, states, acting
-        self._measured = frozenset(states[0])
+    def __init__(self, rules: RuleSet, segments: tuple[Segment, ...], acting: int, delay: Fraction) -> None:
+        self._rules, self._segments, self._acting, self._delay = rules, segments, acting, delay
+        self._states = _states(rules, segments, rules.modules[0].step)
+        self._measured = frozenset(self._states[0])
+
+    def duties(self, index: int, rule: Rule, kind: _Kind) -> Iterator[Duty]:
+        """Everything that one rule demands."""
+        segments, acting = self._segments, self._acting
+        if kind == "terminal":
+            yield self.duty(index, rule, len(segments), backup=len(segments) - 1)
+            return
+        for instant in range(acting + 1):
+            time = segments[instant - 1].end if instant else Fraction(0)
+            for old in (False, True):
+                if _owed(rule, safe=kind == "safe", old=old, time=time, delay=self._delay):
+                    yield self.duty(index, rule, instant, old=old)
+        if rule.constraint.always and not any("(" in name for name in symbols(rule.formula)):
+            for k in range(acting, len(segments)):
+                for at in (k, k + 1):
+                    yield self.duty(index, rule, at, backup=k)
 
     def duty(self, index: int, rule: Rule, instant: int, *, old: bool = False, backup: int = -1) -> Duty:
         """One rule at one instant."""

@@ -13,12 +13,14 @@ from math import ceil, lcm
 
 import z3
 
-from gateway.solver.affine import Affine, Atom, Every, Form, Formula, atoms, symbols
+from gateway.solver.affine import Affine, Form
 from gateway.solver.condense import Plan
 from gateway.solver.interval import SCALE, Box
 from gateway.solver.outline import Outline
+from gateway.solver.query import Query
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.terms import Answer, Bounds, Budget, Query, Terms, answer, demands, solver
+from gateway.solver.shelf import Part, Shelf
+from gateway.solver.terms import Answer, Bounds, Budget, answer, solver, state
 
 _LONGEST_FACTOR = 2**30  # Z3 keeps whole numbers of 32 bits in place
 _ROOM = 4  # times the declared range: beyond it the hull does not speak
@@ -48,23 +50,21 @@ def _declared(rules: RuleSet, plan: Plan, name: str) -> Fraction:
 class Hull:
     """The rules of a plan, each a hair stronger, in one solver; `rules` are those without products."""
 
-    def __init__(self, context: z3.Context, plan: Plan, room: Mapping[str, int], budget: Budget) -> None:
-        self._context, self._room, self._terms = context, room, Terms(context)
-        self._names = {name: z3.Real(f"{name} in 1e-12", context) for name in plan.symbols}
-        self._solver = solver(context, budget)
-        self._bounds = Bounds(context, self._solver, whole=True)
-        self._goals: dict[int, z3.BoolRef] = {}
-        self.rules = frozenset(duty.rule for duty in plan.duties) - _of_products(plan)
-        for index, formulas in demands(plan).items():
-            if index not in self.rules:
-                continue
-            goal = z3.Bool(f"hull violates {index}", context)
-            kept = [self._formula(formula) for formula in formulas]
-            self._solver.add(z3.Implies(goal, z3.Not(z3.And(kept))))
-            self._goals[index] = goal
-        self._others = {index: z3.Not(goal) for index, goal in self._goals.items()}
-        self._any = z3.Bool("hull violates any", context)
-        self._solver.add(z3.Implies(self._any, z3.Or(list(self._goals.values()))))
+    def __init__(self, shelf: Shelf, plan: Plan, room: Mapping[str, int], budget: Budget) -> None:
+        self._context, self._room, self._terms = shelf.context, room, shelf.terms
+        self._names = {name: self._terms.name(f"{name} in 1e-12") for name in plan.symbols}
+        self._solver = solver(shelf.context, budget)
+        self._bounds = Bounds(shelf.context, self._solver, whole=True)
+        self._parts = shelf.parts(plan)
+        parts = enumerate(self._parts)
+        kept = {index: self._kept(part) for index, part in parts if part.demands and not part.products}
+        self.rules = frozenset(kept)
+        self._goals = {index: z3.Bool(f"hull violates {index}", shelf.context) for index in kept}
+        for index, goal in self._goals.items():
+            state(self._solver, self._terms.only_if(goal, self._terms.opposite(kept[index])))
+        self._others = {index: self._terms.opposite(goal) for index, goal in self._goals.items()}
+        self._any = z3.Bool("hull violates any", shelf.context)
+        state(self._solver, self._terms.only_if(self._any, self._terms.some([*self._goals.values()])))
 
     def push(self) -> None:
         """Begin a level of premises; Z3 takes in those before, which is most of the work."""
@@ -97,15 +97,10 @@ class Hull:
         others = [goal for index, goal in self._others.items() if index not in rules]
         return answer(self._solver.check(self._any, *others)) is Answer.UNSAT
 
-    def _formula(self, formula: Formula) -> z3.BoolRef:
-        match formula:
-            case Atom(form, strict):
-                return self._terms.negative(self._row(form), strict=strict)
-            case Every(parts):
-                return z3.And([z3.BoolVal(val=True, ctx=self._context), *map(self._formula, parts)])
-            case _:
-                none = z3.BoolVal(val=False, ctx=self._context)
-                return z3.Or([none, *map(self._formula, formula.parts)])
+    def _kept(self, part: Part) -> z3.BoolRef:
+        if part.hull is None:
+            part.hull = self._terms.every([self._terms.said(f, self._row) for f in part.demands])
+        return part.hull
 
     def _row(self, form: Form) -> z3.ArithRef:
         """At least a positive multiple of the form wherever no symbol lies beyond its room."""
@@ -113,15 +108,6 @@ class Hull:
         constant, factors = whole(form, self._room)
         parts = ((Fraction(factor), self._names[name]) for name, factor in factors.items() if factor)
         return self._terms.total(constant, parts)
-
-
-def _of_products(plan: Plan) -> frozenset[int]:
-    """Rules that a row of whole factors cannot say."""
-    return frozenset(
-        duty.rule
-        for duty in plan.duties
-        if not all(isinstance(atom.form, Affine) for atom in atoms(duty.formula))
-    )
 
 
 def whole(form: Affine, room: Mapping[str, int]) -> tuple[Fraction, dict[str, int]]:
@@ -143,14 +129,12 @@ class Asked:
     questions are about few rules, and only the premises of these are stated for them.
     """
 
-    def __init__(self, rules: RuleSet, plan: Plan, context: z3.Context, budget: Budget) -> None:
-        self._exact = Query(context, plan, budget)
-        self._outline = Outline(rules, plan, self._exact, budget)
-        self._hull = Hull(context, plan, reach(rules, plan), budget)
-        self._symbols = {
-            index: frozenset[str]().union(*map(symbols, formulas))
-            for index, formulas in demands(plan).items()
-        }
+    def __init__(self, rules: RuleSet, plan: Plan, shelf: Shelf, budget: Budget) -> None:
+        self._exact = Query(shelf, plan, budget)
+        self.parts = self._exact.parts  # for as long as this lives, the next set finds them
+        self._outline = Outline(rules, plan, shelf, self._exact, budget)
+        self._hull = Hull(shelf, plan, reach(rules, plan), budget)
+        self._symbols = {i: part.symbols for i, part in enumerate(self._exact.parts) if part.demands}
         self._exact.warm({})
         self._hull.warm()
         self._common: Box = {}

@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import structlog
-import z3
 
 from gateway.core.decision import Finding, Holds, Unknown, Violated
 from gateway.core.tag import TagId
@@ -19,11 +18,12 @@ from gateway.solver.affine import symbols
 from gateway.solver.boxes import Boxes, choices
 from gateway.solver.condense import Duty, Plan, condense
 from gateway.solver.hull import Asked
-from gateway.solver.interval import SCALE, SETTLED, Box, Row, Scaled, Slack, scaled
+from gateway.solver.interval import SCALE, SETTLED, Box, Row, Scaled, Slack
 from gateway.solver.misses import missed
 from gateway.solver.predict import Facts
 from gateway.solver.report import Shown, described, shown_point
 from gateway.solver.ruleset import Rule, RuleSet
+from gateway.solver.shelf import Shelf
 from gateway.solver.simulate import beginning, violates
 from gateway.solver.table import Table
 from gateway.solver.terms import Answer, Budget
@@ -76,17 +76,17 @@ class _Part:
 class Prepared:
     """A plan with its whole-number rows and its Z3 query."""
 
-    def __init__(
-        self, rules: RuleSet, context: z3.Context, delay: Fraction, hold: Fraction, budget: Budget
-    ) -> None:
+    def __init__(self, rules: RuleSet, shelf: Shelf, delay: Fraction, hold: Fraction, budget: Budget) -> None:
         self.rules = rules
-        self.plan: Plan = condense(rules, delay, hold)
+        self.plan: Plan = condense(rules, delay, hold, shelf.duties)
         self._boxes = Boxes(rules, self.plan)
-        self.query = Asked(rules, self.plan, context, budget)
+        self.query = Asked(rules, self.plan, shelf, budget)
         self._staged: tuple[Facts, dict[str, tuple[int, int]]] | None = None
         self._duties: list[list[tuple[Duty, Scaled]]] = [[] for _ in self.plan.rules]
+        parts = self.query.parts
         for duty in self.plan.duties:
-            self._duties[duty.rule].append((duty, scaled(duty.formula)))
+            mine = self._duties[duty.rule]
+            mine.append((duty, parts[duty.rule].scaled[len(mine)]))
         self._table = _table(self._duties)
         self.unit = lcm(1, *(formula.unit for duties in self._duties for _, formula in duties))
         self.timed = frozenset(
@@ -163,12 +163,12 @@ class Prepared:
 
 
 class Judge:
-    """All plans of one rule set in one Z3 context."""
+    """All plans of one rule set. They may share a shelf with those of other sets; one thread."""
 
-    def __init__(self, rules: RuleSet, budget: Budget) -> None:
+    def __init__(self, rules: RuleSet, budget: Budget, shelf: Shelf | None = None) -> None:
         self.rules = rules
         self._budget = budget
-        self._context = z3.Context()
+        self._shelf = shelf if shelf is not None else Shelf()
         self._prepared: dict[tuple[Fraction, Fraction], Prepared] = {}
 
     def prepare(self, delay: Fraction, hold: Fraction) -> Prepared:
@@ -177,7 +177,7 @@ class Judge:
         if key not in self._prepared:
             if len(self._prepared) >= _PLANS:
                 self._prepared.pop(next(iter(self._prepared)))
-            self._prepared[key] = Prepared(self.rules, self._context, delay, hold, self._budget)
+            self._prepared[key] = Prepared(self.rules, self._shelf, delay, hold, self._budget)
         return self._prepared[key]
 
     def judge(

@@ -13,7 +13,7 @@ box goes beyond the limits, or may miss an outline, the hull and then the exact 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil, gcd, lcm
 
@@ -25,9 +25,11 @@ from gateway.solver.condense import Plan
 from gateway.solver.interval import SCALE, Box, inward, scaled
 from gateway.solver.module import Interval
 from gateway.solver.motion import grown
+from gateway.solver.query import Query
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.shelf import Outlined, Part, Shelf
 from gateway.solver.table import Table
-from gateway.solver.terms import Answer, Bounds, Budget, Query, answer, solver
+from gateway.solver.terms import Answer, Bounds, Budget, answer, solver, state
 
 UNIT = 10**6  # symbols of an outline are in units of 1 / `UNIT`: most numbers fit Z3's short ones
 _COARSER = SCALE // UNIT
@@ -60,25 +62,24 @@ def limits(rules: RuleSet, plan: Plan) -> dict[str, Interval]:
     return found
 
 
-def outlines(plan: Plan, within: Limits) -> dict[int, Formula]:
-    """By rule, a formula that is nowhere true within the limits where the rule is not.
+def outlines(plan: Plan, within: Limits, rules: Collection[int] | None = None) -> dict[int, Formula]:
+    """By rule, or by each of `rules`, a formula that is nowhere true within the limits where the rule is not.
 
     None for products, nor where a row has factors that are not short: the hull rounds them.
     """
     found: dict[int, dict[_Shape, list[Fraction]]] = {}
+    of_products: set[int] = set()
     for duty in plan.duties:
+        if rules is not None and duty.rule not in rules:
+            continue
         mine = found.setdefault(duty.rule, {})
         if not all(isinstance(atom.form, Affine) for atom in atoms(duty.formula)):
+            of_products.add(duty.rule)
             continue
         constants: list[Fraction] = []
         shape = _shape(duty.formula, within, constants)
         known = mine.get(shape)
         mine[shape] = constants if known is None else list(map(max, known, constants))
-    of_products = {
-        duty.rule
-        for duty in plan.duties
-        if not all(isinstance(atom.form, Affine) for atom in atoms(duty.formula))
-    }
     made = {
         rule: Every(tuple(_formula(shape, iter(constants)) for shape, constants in shapes.items()))
         for rule, shapes in found.items()
@@ -134,47 +135,83 @@ def _folded(form: Form, within: Limits) -> tuple[Fraction, tuple[tuple[str, Frac
     return Fraction(ceil(constant * size * UNIT), UNIT), tuple(sorted((n, c * size) for n, c in kept.items()))
 
 
-def _proved(found: Mapping[int, Formula], within: Limits, exact: Query, budget: Budget) -> dict[int, Formula]:
-    """The outlines of which Z3 says that they keep their rules within the limits."""
-    asked = solver(exact.terms.context, budget)
-    for name, (low, high) in within.items():
-        symbol = exact.terms.name(name)
-        asked.add(symbol >= exact.terms.number(low), symbol <= exact.terms.number(high))
-    proved: dict[int, Formula] = {}
-    for rule, formula in found.items():
-        asked.push()
-        asked.add(exact.terms.formula(formula), z3.Not(exact.kept[rule]))
-        if answer(asked.check()) is Answer.UNSAT:
-            proved[rule] = formula
-        asked.pop()
-    return proved
+class _Prover:
+    """Asks Z3 whether outlines keep their rules within the limits."""
+
+    def __init__(self, within: Limits, exact: Query, budget: Budget) -> None:
+        self.within, self._exact, self._terms = within, exact, exact.terms
+        self._solver = solver(exact.terms.context, budget)
+
+    def keeps(self, rule: int, formula: Formula, names: Iterable[str]) -> bool | None:
+        """True when Z3 says that no point misses the rule and keeps the outline; None when it does not say.
+
+        `names` are the rule's symbols.
+        """
+        self._solver.push()
+        try:
+            for name in sorted(self.within.keys() & names):
+                low, high = self.within[name]
+                symbol = self._terms.name(name)
+                self._solver.add(symbol >= self._terms.number(low), symbol <= self._terms.number(high))
+            state(self._solver, self._terms.formula(formula))
+            state(self._solver, self._terms.opposite(self._exact.kept[rule]))
+            said = answer(self._solver.check())
+            return None if said is Answer.UNKNOWN else said is Answer.UNSAT
+        finally:
+            self._solver.pop()
 
 
 class Outline:
     """The outlines of a plan in one solver. What no proposal changes is stated before the others."""
 
-    def __init__(self, rules: RuleSet, plan: Plan, exact: Query, budget: Budget) -> None:
+    def __init__(self, rules: RuleSet, plan: Plan, shelf: Shelf, exact: Query, budget: Budget) -> None:
         """`exact` has the plan's rules in full: what an outline must keep."""
-        self._terms, self._context = exact.terms, exact.terms.context
+        self._terms, self._context = shelf.terms, shelf.context
+        self._names: dict[str, z3.ArithRef] = {}
         within = limits(rules, plan)
-        found = _proved(outlines(plan, within), within, exact, budget)
+        self._outline(plan, exact.parts, shelf.kept, _Prover(within, exact, budget))
+        found = {
+            index: part.outline
+            for index, part in enumerate(exact.parts)
+            if part.outline is not None and part.outline.formula is not None
+        }
         self._solver = solver(self._context, budget)
-        used = sorted(frozenset[str]().union(*(symbols(formula) for formula in found.values())))
-        self._names = {name: z3.Real(f"{name} in 1e-6", self._context) for name in used}
+        for name in sorted(
+            frozenset[str]().union(*(symbols(o.formula) for o in found.values() if o.formula))
+        ):
+            self._named(name)
         self._bounds = Bounds(self._context, self._solver, whole=True)
-        self._goals: dict[int, z3.BoolRef] = {}
-        for index, formula in found.items():
-            self._goals[index] = z3.Bool(f"outline misses {index}", self._context)
-            self._solver.add(z3.Implies(self._goals[index], z3.Not(self._term(formula))))
-        self._others = {index: z3.Not(goal) for index, goal in self._goals.items()}
+        self._goals = {index: z3.Bool(f"outline misses {index}", self._context) for index in found}
+        for index, goal in self._goals.items():
+            term = found[index].term
+            assert term is not None, "a formula has its term"  # noqa: S101  an invariant
+            state(self._solver, self._terms.only_if(goal, self._terms.opposite(term)))
+        self._others = {index: self._terms.opposite(goal) for index, goal in self._goals.items()}
         self._any = z3.Bool("outline misses any", self._context)
-        self._solver.add(z3.Implies(self._any, z3.Or([self._none(), *self._goals.values()])))
-        self._table = Table([[scaled(formula)] for formula in found.values()])
+        state(self._solver, self._terms.only_if(self._any, self._terms.some([*self._goals.values()])))
+        self._table = Table([[o.scaled] for o in found.values() if o.scaled is not None])
         self._limits = [(name, *inward(*interval)) for name, interval in within.items()]
         self._solver.push()  # Z3 takes the outlines in now, and not in the first check
         self._solver.pop()
         self._common: dict[str, tuple[int, int]] = {}
         self._box: dict[str, tuple[int, int]] = {}
+
+    def _outline(self, plan: Plan, parts: Sequence[Part], known: Mapping[str, bool], prover: _Prover) -> None:
+        """See to it that every part has its outline, or is known to have none."""
+        fresh = {index for index, part in enumerate(parts) if part.outline is None}
+        made = outlines(plan, prover.within, fresh)
+        for index in sorted(fresh):
+            part, formula = parts[index], made.get(index)
+            if part.outline is not None:
+                continue  # another rule says the same
+            keeps: bool | None = False
+            if formula is not None:
+                keeps = known.get(part.key)
+                keeps = prover.keeps(index, formula, part.symbols) if keeps is None else keeps
+            if formula is not None and keeps:
+                part.outline = Outlined(formula, scaled(formula), self._terms.said(formula, self._row))
+            elif keeps is not None:
+                part.outline = Outlined()  # else the next set asks again
 
     def stage(self, box: Box) -> None:
         """State premises that hold for every proposal, in place of all that was stated before."""
@@ -224,19 +261,12 @@ class Outline:
             self._bounds.state(self._names[name], least, most)
         return found
 
-    def _none(self) -> z3.BoolRef:
-        return z3.BoolVal(val=False, ctx=self._context)
+    def _named(self, name: str) -> z3.ArithRef:
+        if name not in self._names:
+            self._names[name] = self._terms.name(f"{name} in 1e-6")
+        return self._names[name]
 
-    def _term(self, formula: Formula) -> z3.BoolRef:
-        match formula:
-            case Atom(form, strict):
-                return self._row(form, strict=strict)
-            case Every(parts):
-                return z3.And([z3.BoolVal(val=True, ctx=self._context), *map(self._term, parts)])
-            case _:
-                return z3.Or([self._none(), *map(self._term, formula.parts)])
-
-    def _row(self, form: Form, *, strict: bool) -> z3.BoolRef:
+    def _row(self, form: Form) -> z3.ArithRef:
         assert isinstance(form, Affine), "products have no outline"  # noqa: S101  an invariant
-        parts = ((factor, self._names[name]) for name, factor in form.terms.items())
-        return self._terms.negative(self._terms.total(form.constant * UNIT, parts), strict=strict)
+        parts = ((factor, self._named(name)) for name, factor in form.terms.items())
+        return self._terms.total(form.constant * UNIT, parts)

@@ -6,7 +6,6 @@ import random
 from fractions import Fraction
 
 import pytest
-import z3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +16,10 @@ from gateway.solver.hull import Asked, Hull, reach, whole
 from gateway.solver.interval import SCALE
 from gateway.solver.judge import Judge
 from gateway.solver.predict import observe
+from gateway.solver.query import Query
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.terms import Answer, Query
+from gateway.solver.shelf import Shelf
+from gateway.solver.terms import Answer
 from tests.unit.solver_demo import PATIENT, Situation, proposal, rule_set
 
 NAMES = ("a", "b", "c", "d")
@@ -61,8 +62,8 @@ def plan(rules: RuleSet) -> Plan:
 
 
 def test_the_hull_and_the_exact_rows_agree_in_boxes_of_every_kind(rules: RuleSet, plan: Plan) -> None:
-    context = z3.Context()
-    asked, exact = Asked(rules, plan, context, PATIENT), Query(context, plan, PATIENT)
+    shelf = Shelf()
+    asked, exact = Asked(rules, plan, shelf, PATIENT), Query(shelf, plan, PATIENT)
     rng = random.Random(11)  # noqa: S311  # a repeatable sample
     every = sorted({duty.rule for duty in plan.duties})
     judge = Judge(rules, PATIENT)
@@ -93,7 +94,7 @@ def test_the_hull_and_the_exact_rows_agree_in_boxes_of_every_kind(rules: RuleSet
 
 # S2: rounding a factor is covered only as far as the hull's room goes; beyond it the exact rows are asked.
 def test_beyond_its_room_the_hull_does_not_speak(rules: RuleSet, plan: Plan) -> None:
-    asked = Asked(rules, plan, z3.Context(), PATIENT)
+    asked = Asked(rules, plan, Shelf(), PATIENT)
     room = reach(rules, plan)
     far = {name: (-10 * room[name], 10 * room[name]) for name in plan.symbols}
 
@@ -103,7 +104,7 @@ def test_beyond_its_room_the_hull_does_not_speak(rules: RuleSet, plan: Plan) -> 
 
 
 def test_in_plant_states_the_hull_settles_every_rule_by_itself(rules: RuleSet, plan: Plan) -> None:
-    hull = Hull(z3.Context(), plan, reach(rules, plan), PATIENT)
+    hull = Hull(Shelf(), plan, reach(rules, plan), PATIENT)
     prepared = Judge(rules, PATIENT).prepare(millis_up(0.3), millis_up(1.2))
     wanted = proposal()
     box = prepared.box(observe(rules, Situation().request(wanted)), wanted.engineering())

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 import pytest
-import z3
 
 from gateway.core.decision import Holds, Permitted, Refused, Undetermined, Violated
 from gateway.solver import outline
@@ -17,10 +16,12 @@ from gateway.solver.check import Checks, millis_up
 from gateway.solver.condense import condense
 from gateway.solver.interval import SCALE, Box, Slack, scaled
 from gateway.solver.predict import observe
+from gateway.solver.query import Query
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.shelf import Shelf
 from gateway.solver.steps import FINE, fine
 from gateway.solver.table import Table
-from gateway.solver.terms import Answer, Query
+from gateway.solver.terms import Answer
 from tests.bench.synthetic import DELAY_S, HOLD_S, Family, requests, rule_set
 from tests.unit.solver_demo import PATIENT
 from tests.unit.solver_modules import shipped
@@ -32,7 +33,7 @@ FAMILIES = (Family(rules=10), Family(rules=50), Family(rules=10, horizon=5), Fam
 def test_every_finding_and_verdict_is_that_of_the_exact_rows_asked_one_by_one(family: Family) -> None:
     rules = rule_set(family)
     checks, plan = Checks(rules, PATIENT), condense(rules, millis_up(DELAY_S), millis_up(HOLD_S))
-    exact, boxes = Query(z3.Context(), plan, PATIENT), Boxes(rules, plan)
+    exact, boxes = Query(Shelf(), plan, PATIENT), Boxes(rules, plan)
     seen: set[type] = set()
     for request in requests(family, 12, seed=5, may_repair=False):
         assert request.proposal is not None
@@ -143,7 +144,8 @@ def test_s3_what_z3_concludes_from_premises_that_contradict_each_other_settles_n
     family = Family(rules=10)
     rules = rule_set(family)
     plan = condense(rules, millis_up(DELAY_S), millis_up(HOLD_S))
-    asked = outline.Outline(rules, plan, Query(z3.Context(), plan, PATIENT), PATIENT)
+    shelf = Shelf()
+    asked = outline.Outline(rules, plan, shelf, Query(shelf, plan, PATIENT), PATIENT)
     request = next(requests(family, 1, seed=5, may_repair=False))
     assert request.proposal is not None
     within = Boxes(rules, plan).box(observe(rules, request), request.proposal.engineering())

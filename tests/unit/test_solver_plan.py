@@ -4,13 +4,14 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-import z3
 
 from gateway.core.decision import Holds, Refused
 from gateway.core.ports import InForce
 from gateway.solver.check import Checks
 from gateway.solver.condense import Plan, condense
-from gateway.solver.terms import Budget, Query
+from gateway.solver.query import Query
+from gateway.solver.shelf import Shelf
+from gateway.solver.terms import Budget
 from tests.unit.solver_demo import HEATER, INFLOW, NOW, PATIENT, Situation, proposal, rule_set
 
 DELAY, HOLD = Fraction("0.3"), Fraction("1.2")
@@ -107,7 +108,7 @@ def test_s18_with_an_unconfirmed_heater_both_minimum_times_hold(checks: Checks) 
 
 # S3: from premises that cannot be met anything follows; so nothing may.
 def test_s3_premises_that_cannot_be_met_are_noticed(plan: Plan) -> None:
-    query = Query(z3.Context(), plan, Budget())
+    query = Query(Shelf(), plan, Budget())
     fine = dict.fromkeys(plan.symbols, (0, 0))
 
     assert query.open(fine, {})
