@@ -16,7 +16,8 @@ _REMEMBERED = 4096
 async def follow(socket: Path, limit: int, point: str | None, show: Callable[[DecisionView], None]) -> None:
     """Show decisions, oldest first, until cancelled or the link breaks (`LinkError`).
 
-    A decision is shown again when its write outcome becomes known; never twice the same.
+    An armed decision is shown once its write has an outcome, at the latest when the next one of its point
+    comes; never twice the same.
     """
     news = News(point)
     async with connected(socket) as client:
@@ -26,8 +27,8 @@ async def follow(socket: Path, limit: int, point: str | None, show: Callable[[De
                 show(view)
         async for batch in client.feed():
             for item in batch.items:
-                if isinstance(item, DecisionView) and news.is_new(item):
-                    show(item)
+                for view in news.ripe(item) if isinstance(item, DecisionView) else ():
+                    show(view)
 
 
 class News:
@@ -37,6 +38,18 @@ class News:
         self._point = point
         self._shown: OrderedDict[str, tuple[str, str]] = OrderedDict()
         self._newest_ns = 0
+        self._writing: dict[str, DecisionView] = {}  # by point, until the write has an outcome
+
+    def ripe(self, view: DecisionView) -> list[DecisionView]:
+        """What may be shown now that `view` has come, oldest first."""
+        if not self.is_new(view):
+            return []
+        before = self._writing.pop(view.point, None)
+        late = [before] if before is not None and before.id != view.id else []
+        if view.mode == "armed" and view.setpoints and not view.write_outcome and view.id:
+            self._writing[view.point] = view
+            return late
+        return [*late, view]
 
     def is_new(self, view: DecisionView) -> bool:
         """True once per state of each decision that is not older than what was shown last."""

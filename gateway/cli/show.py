@@ -104,8 +104,8 @@ def module_table(modules: list[ModuleState], now_ns: int) -> Table:
         table.add_row(
             module.id or module.file,
             Text(module.state, styles.get(module.state, "bright_black")),
-            str(module.revision),
-            f"{module.priority} (by {module.priority_by})" if module.priority_by else str(module.priority),
+            str(module.revision) if module.digest else "-",
+            _priority(module),
             words.ago(module.last_success_ns, now_ns)
             if module.state in _IN_FORCE and module.last_success_ns
             else "-",
@@ -153,13 +153,18 @@ def decision_table(views: list[DecisionView]) -> Table:
 
 
 def decision_line(view: DecisionView) -> Text:
-    """One decision as one line, for following."""
+    """One decision as one line, for following; the margin before what follows from it."""
+    margin = words.margin_phrase(view)
+    rest = "" if view.margins and not (view.reason or view.violated) else why(view)
     return Text.assemble(
         f"{words.local_time(view.at_ns)} {view.id or '-'} {view.point} ",
         (f"{view.outcome:<12}", words.OUTCOME_STYLE.get(view.outcome, "")),
-        f" {words.registers_text(view.setpoints)} ",
-        (view.write_outcome or view.mode, words.WRITE_STYLE.get(view.write_outcome, "red")),
-        f" {why(view)}" if why(view) != "-" else "",
+        f" {margin}{words.registers_text(view.setpoints)} ",
+        (
+            view.write_outcome or f"not written ({view.mode})",
+            words.WRITE_STYLE.get(view.write_outcome, "red"),
+        ),
+        f"; {rest}" if rest not in {"", "-"} else "",
     )
 
 
@@ -174,6 +179,13 @@ def why(view: DecisionView) -> str:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _DIGEST_CHARACTERS else text[:19]
+
+
+def _priority(module: ModuleState) -> str:
+    """A file that could not be read has none."""
+    if not module.digest:
+        return "-"
+    return f"{module.priority} (by {module.priority_by})" if module.priority_by else str(module.priority)
 
 
 def _reasons(module: ModuleState) -> str:

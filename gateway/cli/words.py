@@ -68,7 +68,7 @@ def value_text(state: TagState, info: TagInfo) -> str:
 def verdict_sentence(view: DecisionView) -> str:
     """The verdict, margin first; it never says more than was shown."""
     rules = f"rule set {view.generation}"
-    nearest = _margin_phrase(view)
+    nearest = margin_phrase(view)
     match view.outcome:
         case "permitted":
             kept = f"; {view.reason}" if view.reason and view.write_outcome in {"", "confirmed"} else ""
@@ -147,7 +147,8 @@ def registers_text(values: dict[str, str]) -> str:
     return ", ".join(f"{tag}={value}" for tag, value in values.items()) or "-"
 
 
-def _margin_phrase(view: DecisionView) -> str:
+def margin_phrase(view: DecisionView) -> str:
+    """The nearest margin, for the beginning of a sentence; empty where there is none."""
     if not view.margins:
         return ""
     name, margin = view.margins[0]

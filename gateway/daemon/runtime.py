@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
+import msgspec
 import structlog
 
 from gateway.config.model import GatewayConfig
@@ -188,6 +189,24 @@ def module_state(status: ModuleStatus) -> ModuleState:
         priority_by=status.priority_by,
         changed_by=list(status.changed_by),
     )
+
+
+class ToldModules:
+    """Which modules the Feed was told of: what is there no more is told once as `gone`."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, ModuleState] = {}
+
+    def news(self, statuses: Sequence[ModuleStatus]) -> list[ModuleState]:
+        """How every module stands, and first what is gone."""
+        now = {status.id: module_state(status) for status in statuses}
+        gone = [
+            msgspec.structs.replace(state, state="gone", refused_because=[], changed_by=[])
+            for name, state in self._told.items()
+            if name not in now
+        ]
+        self._told = now
+        return [*gone, *now.values()]
 
 
 class RuntimeVerbs(Acts[RuleSet]):

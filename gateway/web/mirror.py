@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from gateway.core.clock import Clock
 from gateway.core.errors import LinkBrokenError
@@ -20,6 +21,7 @@ from gateway.link.messages import (
 )
 
 DECISIONS_KEPT = 2000
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -87,9 +89,13 @@ class Mirror:
             case TagInfo():
                 self.infos[item.id] = item
             case ModuleState():
-                self.modules[item.id] = item
+                _keep(self.modules, item.id, item, there=item.state != "gone")
             case Alarm():
-                if item.active or not item.acknowledged:
-                    self.alarms[item.source] = item
-                else:
-                    self.alarms.pop(item.source, None)
+                _keep(self.alarms, item.source, item, there=item.active or not item.acknowledged)
+
+
+def _keep(held: dict[str, T], key: str, item: T, *, there: bool) -> None:
+    if there:
+        held[key] = item
+    else:
+        held.pop(key, None)

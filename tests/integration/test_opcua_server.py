@@ -17,6 +17,7 @@ from gateway.protocols.opcua.settings import Limits
 from gateway.protocols.opcua.space import node_id
 from gateway.protocols.opcua.wire import Foreign, sample, standard
 from tests.integration.opcua_peer import (
+    MODULE,
     POINT,
     SOURCE_NS,
     TIMEOUT_S,
@@ -189,6 +190,21 @@ async def test_a_new_snapshot_removes_what_is_gone_and_adds_what_is_new(gateway:
         await code_of(client.get_node("ns=1;s=DecisionPoints/buffer-tank/Mode").read_value())
         == "BadNodeIdUnknown"
     )
+
+
+async def test_a_module_that_is_gone_takes_its_nodes_with_it_and_may_come_back(gateway: Rig) -> None:
+    client = await gateway.client("viewer")
+    broken = msgspec.structs.replace(
+        MODULE, id="broken", state="refused", refused_because=["broken.json:2:1: x"]
+    )
+    state = client.get_node("ns=1;s=ConstraintModules/broken/State")
+    for _ in range(2):
+        gateway.main.publish(broken)
+        await eventually(lambda: "broken" in gateway.running.mirror._modules.names)
+        assert await state.read_value() == "refused"
+        gateway.main.publish(msgspec.structs.replace(broken, state="gone"))
+        await eventually(lambda: "broken" not in gateway.running.mirror._modules.names)
+        assert await code_of(state.read_value()) == "BadNodeIdUnknown"
 
 
 async def test_a_decision_is_shown_and_a_refusal_is_an_event(gateway: Rig) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from gateway.cli import words
+from gateway.cli import show, words
 from gateway.cli.explaining import explain
 from gateway.cli.following import News
 from gateway.link.messages import DecisionView, TagInfo, TagState
@@ -188,6 +188,32 @@ def test_following_shows_each_state_of_a_decision_once_and_no_old_news() -> None
 
     assert shown == [True, True, False, True, False, False]
     assert not News(point="other").is_new(first)
+
+
+# One line a decision: its write outcome comes some milliseconds after the verdict.
+def test_an_armed_decision_is_shown_with_its_write_outcome_or_when_the_next_one_comes() -> None:
+    news = News(point=None)
+    writing = a_view(id="d-1", at_ns=10, write_outcome="")
+    written = msgspec.structs.replace(writing, write_outcome="confirmed")
+    stuck, third = a_view(id="d-2", at_ns=20, write_outcome=""), a_view(id="d-3", at_ns=30, mode="shadow")
+
+    assert news.ripe(writing) == []
+    assert news.ripe(written) == [written]
+    assert news.ripe(written) == []
+    assert news.ripe(stuck) == []
+    assert news.ripe(third) == [stuck, third]
+
+
+# S29: margin first.
+def test_a_followed_decision_is_one_line_with_its_margin_before_its_setpoints() -> None:
+    line = show.decision_line(a_view()).plain
+
+    assert "permitted    margin 0.213 to buffer-tank/max-level; TK1.P101.SP=42.5, TK1.H101.CMD=true" in line
+    assert line.endswith("confirmed")
+    assert show.decision_line(a_view(mode="shadow", write_outcome="")).plain.endswith("not written (shadow)")
+    refused = a_view(outcome="refused", violated=["m/c"], margins=[("m/c", "-0.2")], write_outcome="")
+    assert "limit of m/c missed by 0.2" in show.decision_line(refused).plain
+    assert show.decision_line(refused).plain.endswith("; violates m/c")
 
 
 def test_following_for_ever_needs_bounded_memory() -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from fractions import Fraction
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from gateway.core.clock import FakeClock
 from gateway.core.errors import LinkBrokenError
 from gateway.core.tag import decimal_text
-from gateway.link.messages import Alarm, FeedBatch
+from gateway.link.messages import Alarm, FeedBatch, ModuleState
 from gateway.web.feed import GatewayLink, keep_mirrored
 from gateway.web.mirror import Mirror
 from gateway.web.views import margin_text, verdict_sentence
@@ -153,3 +154,17 @@ def test_a_shown_margin_never_exceeds_the_exact_one(exact: Fraction) -> None:
 )
 def test_every_outcome_has_its_sentence(outcome: str, sentence: str) -> None:
     assert verdict_sentence(decision(1, outcome, reason="TK1.LT101 is stale")) == sentence
+
+
+def test_a_module_that_is_gone_is_shown_no_more() -> None:
+    mirror = Mirror(FakeClock())
+    items = snapshot()
+    mirror.apply(FeedBatch(sequence=1, snapshot=True, items=items))
+    broken = next(item for item in items if isinstance(item, ModuleState) and item.state == "refused")
+    assert broken.id in mirror.modules
+
+    gone = msgspec.structs.replace(broken, state="gone")
+    mirror.apply(FeedBatch(sequence=2, snapshot=False, items=[gone, gone]))
+
+    assert broken.id not in mirror.modules
+    assert "buffer-tank" in mirror.modules

@@ -120,6 +120,9 @@ class Mirror:
                 await self._point(item, now)
             case TagInfo():
                 await self._tag(item)
+            case ModuleState(state="gone"):
+                self._withdraw(self._modules.key(item.id))
+                await self._modules.remove(item.id)
             case ModuleState():
                 self._modules.add(item.id)
                 await self._modules.put(item.id, points.module_values(item), now)
