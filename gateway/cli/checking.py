@@ -95,7 +95,7 @@ def sentences(report: CheckReport) -> list[str]:
         terms = " + ".join(f"{name} {seconds:g}" for name, seconds in lease.terms)
         said.append(
             f"decision point `{lease.point}` ({lease.mode}): {terms} = {lease.total:g} s; armed needs a safe "
-            "set, or a horizon at least this long (S11)"
+            "set, or a horizon at least this long"
         )
     said += [f"not to be armed before this is mended: {note}" for note in report.notes]
     return said

@@ -61,7 +61,11 @@ async def _demo(console: Console, folder: Path, seed: int, *, arm: bool) -> None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    config, password = _prepare(folder)
+    try:
+        config, password = _prepare(folder)
+    except OSError as exc:
+        problem = f"the demo's files cannot be prepared: {exc.strerror or exc}: {exc.filename or folder}"
+        raise _DemoFailedError(problem) from exc
     _require_free_ports(config)
     log_file = folder / "gateway.log"
     plant_log = folder / "plant.log"

@@ -45,7 +45,7 @@ def runtime_load(
     socket: Socket = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a constraint module in force; where that may weaken the rules it waits for approval (S24)."""
+    """Put a constraint module in force; where that may weaken the rules it waits for approval."""
     given = [p for p in (path, file, module) if p is not None]
     if len(given) != 1:
         raise typer.BadParameter("name one file: --file M.json or --module M.o3c")
@@ -64,13 +64,13 @@ def runtime_load(
 
 @app.command("unload")
 def runtime_unload(module: Module, socket: Socket = None, as_json: AsJson = False) -> None:
-    """Ask to take a constraint module out; it waits for approval (S24)."""
+    """Ask to take a constraint module out; it waits for approval."""
     raise typer.Exit(operator(socket, as_json).modules("runtime.unload", {"module": module}))
 
 
 @app.command("approve")
 def runtime_approve(module: Module, socket: Socket = None, as_json: AsJson = False) -> None:
-    """Approve a waiting change; while a point is armed, one that another account made (S24)."""
+    """Approve a waiting change; while a point is armed, one that another account made."""
     args = {"module": module}
     raise typer.Exit(operator(socket, as_json).modules("runtime.approve", args, deadline_ms=_LONG_MS))
 
@@ -90,7 +90,7 @@ def runtime_rollback(
 
 @app.command("promote")
 def runtime_promote(module: Module, socket: Socket = None, as_json: AsJson = False) -> None:
-    """Put a module that is judged in shadow in force (S27)."""
+    """Put a module that is judged in shadow in force."""
     args = {"module": module}
     raise typer.Exit(operator(socket, as_json).modules("runtime.promote", args, deadline_ms=_LONG_MS))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,10 @@ Into = Annotated[
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write; else standard output.")
 ]
+Alone = Annotated[
+    str,
+    typer.Option("--as", metavar="ID", help="A module of its own: these rules, and the variables they name."),
+]
 Prefix = Annotated[
     str, typer.Option("--prefix", help="Stands before each row id: which table a rule is from.")
 ]
@@ -32,9 +37,19 @@ class What(enum.StrEnum):
 
 
 def import_table(
-    what: What, file: Table, into: Into, output: Output = None, prefix: Prefix = "", as_json: AsJson = False
+    what: What,
+    file: Table,
+    into: Into,
+    output: Output = None,
+    prefix: Prefix = "",
+    alone: Alone = "",
+    as_json: AsJson = False,
 ) -> None:
-    """Put a cause-and-effect matrix or a table of operating windows into a module file, a revision higher."""
+    """Put a cause-and-effect matrix or a table of operating windows into a module file, a revision higher.
+
+    With --as the module named by --into only lends its variables, and a file of the same id that is there as
+    --output is the revision before.
+    """
     from gateway.cli import offline  # noqa: PLC0415  # pydantic
     from gateway.solver.errors import ModuleRefusedError  # noqa: PLC0415
     from gateway.solver.tables import matrix, merge, windows  # noqa: PLC0415
@@ -56,6 +71,9 @@ def import_table(
             for p in exc.problems:
                 print(f"{file}, line {p.line}, cell {p.column}: {p.problem}")
         raise typer.Exit(1) from exc
+    if alone:
+        before = _module(output) if output is not None and output.exists() else None
+        module = merge.alone(module, rules, alone, before)
     written = merge.file_text(merge.merged(module, rules, prefix))
     _give(written, output)
     if output is not None:
@@ -66,6 +84,11 @@ def import_table(
             )
             return
         print(f"{output}: {len(rules)} rules from {file.name}")
+        if alone:
+            named = ", ".join(module["variables"]) or "none"
+            print(
+                f"module `{alone}` revision {int(module['revision']) + 1}; variables of {into.name}: {named}"
+            )
         if bare:
             named = ", ".join(f"`{prefix}{name}`" for name in bare)
             print(f"each critical rule needs a case that violates it: {named}")
@@ -95,5 +118,9 @@ def _module(file: Path) -> dict[str, Any]:
 def _give(text: str, output: Path | None) -> None:
     if output is None:
         print(text, end="")
-    else:
+        return
+    try:
         output.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        print(f"o3ctl: `{output}` cannot be written: {exc.strerror or exc}", file=sys.stderr)
+        raise typer.Exit(1) from exc

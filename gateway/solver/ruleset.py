@@ -225,7 +225,7 @@ class RuleSet:
         covers_s = float(self.horizon * self.modules[0].step)
         if self.terminal and covers_s < silence_s:
             return (
-                f"the horizon covers {covers_s:g} s and the last values may act for {silence_s:g} s (S11): "
+                f"the horizon covers {covers_s:g} s and the last values may act for {silence_s:g} s: "
                 f"raise `horizon` to {math.ceil(silence_s / float(self.modules[0].step))}"
             )
         if self._beyond_reach is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import subprocess
 import sys
 from pathlib import Path
 
@@ -39,3 +40,17 @@ def test_the_demos_sheet_is_handed_in_as_o3ctl_would() -> None:
     assert asked["point"] == "buffer-tank"
     assert asked["text"] == (DEMO / "binding.csv").read_text()
     assert asked["by"] == "demo"
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "demo").write_text("a file")
+    done = subprocess.run(  # noqa: S603  our own module
+        [sys.executable, "-m", "gateway.cli.demo", "--dir", str(tmp_path / "demo")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "the demo's files cannot be prepared: Not a directory" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr

@@ -247,7 +247,7 @@ def test_a_revision_is_not_compared_with_the_one_it_replaces() -> None:
         ),
         (
             [('"when": "level >= 2"', '"when": "level >= 2.5"')],
-            "a shared action has one backup (S1)",
+            "a shared action has one backup",
         ),
     ],
 )

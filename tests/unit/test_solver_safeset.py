@@ -116,7 +116,7 @@ def test_s1_s11_a_terminal_set_that_the_backup_never_leaves_arms_where_the_horiz
     assert rules.armable(HEATERS, (proof.digest,), silence_s=79.0) == ""
     assert "terminal set of the modules in force is not proved" in rules.armable(HEATERS, ())
     assert rules.armable(HEATERS, (proof.digest,), silence_s=81.0) == (
-        "the horizon covers 80 s and the last values may act for 81 s (S11): raise `horizon` to 9"
+        "the horizon covers 80 s and the last values may act for 81 s: raise `horizon` to 9"
     )
 
 

@@ -151,3 +151,51 @@ def test_the_verbs_write_a_module_that_validates_and_give_the_table_back(tmp_pat
     refused = run.invoke(app, ["import", "matrix", "-f", str(table), "--into", str(BUFFER_TANK), "--json"])
     assert refused.exit_code == 1
     assert json.loads(refused.output)["problems"][0]["problem"] == "row `R1` has no cause"
+
+    nowhere = tmp_path / "none" / "x.json"
+    refused = run.invoke(
+        app,
+        ["import", "windows", "-f", str(_windows(tmp_path)), "--into", str(BUFFER_TANK), "-o", str(nowhere)],
+    )
+    assert refused.exit_code == 1
+    assert "cannot be written: No such file or directory" in refused.output
+
+
+def _windows(folder: Path) -> Path:
+    (folder / "w.csv").write_text(WINDOWS)
+    return folder / "w.csv"
+
+
+# S3: what a second module leaves out or widens counts for all, so assumptions are taken over as they stand.
+def test_a_table_becomes_a_module_of_its_own_with_the_variables_it_names(tmp_path: Path) -> None:
+    table, module = tmp_path / "ce.csv", tmp_path / "ce.json"
+    table.write_text("row,cause,message,not heater\nTAH1,temp >= 36,warm enough,X\n")
+    run = CliRunner()
+    command = [
+        "import",
+        "matrix",
+        "-f",
+        str(table),
+        "--into",
+        str(BUFFER_TANK),
+        "--as",
+        "ce",
+        "-o",
+        str(module),
+    ]
+    done = run.invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "module `ce` revision 1; variables of buffer-tank.json: temp, heater" in done.output
+    made, lender = module_of(module.read_bytes()), tank()
+    assert made["variables"] == {name: lender["variables"][name] for name in ("temp", "heater")}  # type: ignore[index]
+    assert made["repair"] == {"heater": True}
+    assert compile_module(module.read_bytes(), "ce.json", TAGS).id == "ce"
+
+    table.write_text(table.read_text() + "LAL1,level <= 1,low,X\n")
+    case = {"given": {"temp": "20", "heater": False}, "expect": "permitted"}
+    module.write_text(json.dumps(made | {"cases": [case]}))
+    assert "`ce` revision 2" in run.invoke(app, command).output
+    again = module_of(module.read_bytes())
+    assert [rule["row"] for rule in again["constraints"]] == ["TAH1", "LAL1"]
+    assert list(again["variables"]) == ["level", "temp", "heater"]
+    assert again["cases"] == [case]

@@ -116,7 +116,7 @@ def _differs(one: Module, other: Module) -> Iterator[Finding]:
             yield _different(
                 one,
                 f"its backup for `{tag}` is {_policy_words(one, tag)}, and that of `{other.id}` "
-                f"({other.source}) is {_policy_words(other, tag)}; a shared action has one backup (S1)",
+                f"({other.source}) is {_policy_words(other, tag)}; a shared action has one backup",
                 "name the same backup in both",
             )
 

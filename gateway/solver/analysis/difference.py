@@ -139,7 +139,7 @@ def examine(old: Module, new: Module, weaker: Sequence[str], allowance: Allowanc
         yield Finding(
             question="difference",
             level="warning",
-            said=f"against {was} in force: {said}: a weakening, which a person approves (S24)",
+            said=f"against {was} in force: {said}: a weakening, which a person approves",
         )
     permitted = _example(before, after, allowance)
     refused = _example(after, before, allowance)

@@ -19,7 +19,7 @@ def examine(
 ) -> tuple[Finding, bool]:
     """The finding, and whether the set is known to be invariant. `proved`: digests that were shown before."""
     if not rules.forms:
-        said = "it has no dynamics: it claims the snapshot only, and no point is armed under it alone (S5)"
+        said = "it has no dynamics: it claims the snapshot only, and no point is armed under it alone"
         return Finding(question="safe set", level="note", said=said), False
     if not rules.backup or not rules.invariant:
         return _missing(rules), False
@@ -55,7 +55,7 @@ def _missing(rules: RuleSet) -> Finding:
         question="safe set",
         level="warning",
         said=f"it has dynamics and no {lacks}: a permitted value may lead to where none is permitted, and no "
-        "point is armed under it (S1)",
+        "point is armed under it",
         todo="o3ctl analyze --suggest-safe-set looks for a safe set"
         if rules.backup
         else "say in `backup` what to do when nothing else may be done",
@@ -68,7 +68,7 @@ def horizon(rules: RuleSet, silence_s: float) -> Finding | None:
         return None
     step = float(rules.modules[0].step)
     covers = rules.horizon * step
-    said = f"the horizon covers {covers:g} s, and the last values may act for {silence_s:g} s (S11)"
+    said = f"the horizon covers {covers:g} s, and the last values may act for {silence_s:g} s"
     if covers >= silence_s:
         return Finding(question="safe set", level="fine", said=said)
     return Finding(

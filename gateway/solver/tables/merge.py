@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.solver.tables.matrix import Rule
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def module_of(data: bytes) -> dict[str, Any]:
@@ -35,6 +38,25 @@ def merged(module: Mapping[str, Any], rules: Sequence[Rule], prefix: str) -> dic
     before = sum(1 for i in range(place) if i not in set(ours))
     constraints = [*others[:before], *named, *others[before:]]
     return {**module, "revision": int(module.get("revision", 0)) + 1, "constraints": constraints}
+
+
+def alone(
+    module: Mapping[str, Any], rules: Sequence[Rule], name: str, before: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """A module `name` to merge these rules into: the variables of `module` they name, as they stand.
+
+    Assumptions are carried over unchanged: what a second module leaves out or widens counts for all modules
+    in force together (S3). Of the same module `before`, where there is one, rules, revision and cases go on.
+    """
+    known = before if before is not None and before.get("id") == name else {}
+    words = set(_WORD.findall(" ".join(str(rule.get(k, "")) for rule in rules for k in ("when", "require"))))
+    labels = {word for word in words if word in module.get("variables", {})}
+    found: dict[str, Any] = {"id": name, "revision": known.get("revision", 0)}
+    found |= {key: module[key] for key in ("$schema", "language", "priority", "step") if key in module}
+    found["variables"] = {k: v for k, v in module.get("variables", {}).items() if k in labels}
+    if repair := {k: v for k, v in module.get("repair", {}).items() if k in labels}:
+        found["repair"] = repair
+    return found | {key: known[key] for key in ("constraints", "cases") if key in known}
 
 
 def file_text(module: Mapping[str, Any]) -> str:
