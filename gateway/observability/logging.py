@@ -68,7 +68,9 @@ def configure_logging(
         render = [structlog.processors.format_exc_info, to_journal(send)]
     elif style == "console":
         plain = structlog.dev.plain_traceback
-        console = structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain)
+        console = structlog.dev.ConsoleRenderer(
+            colors=out.isatty(), exception_formatter=plain, timestamp_key="at"
+        )
         render = [console, to_stream(out)]
     else:
         render = [structlog.processors.format_exc_info, as_json, to_stream(out)]

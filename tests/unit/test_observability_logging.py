@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -128,6 +129,7 @@ def test_the_console_style_is_for_people() -> None:
 
     early.info("setpoint_written", tag="FIC-101.SP")
 
+    assert re.match(r"20\d\d-\d\d-\d\dT[0-9:.]+Z \[info ", out.getvalue())  # when, before all else
     assert "setpoint_written" in out.getvalue()
     assert "tag=FIC-101.SP" in out.getvalue()
     assert "\x1b" not in out.getvalue()
