@@ -14,7 +14,17 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import analyzing, auditing, binding, certificate, compiling, runtime, schema, tables
+from gateway.cli import (
+    analyzing,
+    auditing,
+    binding,
+    certificate,
+    compiling,
+    identifying,
+    runtime,
+    schema,
+    tables,
+)
 from gateway.cli.options import AsJson, Point, Socket, named_before_the_verb
 from gateway.cli.options import operator as _operator
 
@@ -31,6 +41,7 @@ app.add_typer(certificate.app)
 app.add_typer(schema.app)
 app.add_typer(compiling.key_app)
 app.command("analyze")(analyzing.analyze_file)
+app.command("identify")(identifying.identify)
 app.command("compile")(compiling.compile_file)
 app.command("disassemble")(compiling.disassemble_file)
 app.command("import")(tables.import_table)
