@@ -11,7 +11,7 @@ from gateway.config.lease import lease_sum
 from gateway.config.model import GatewayConfig
 from gateway.config.tags import tag_definitions
 from gateway.core.clock import Clock
-from gateway.core.decision import DecisionRecord, Mode, PointId
+from gateway.core.decision import DecisionRecord, Mode, PointId, RequestClass
 from gateway.core.health import PartHealth
 from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import TagStore
@@ -181,7 +181,9 @@ class House:
     def _point(self, name: str) -> Point:
         configured = self.config.point(name)
         settings = point_settings(self.config, configured)
-        proposer = self.engines[configured.model].for_point(configured.id)
+        proposer = self.engines[configured.model].for_point(
+            configured.id, RequestClass[configured.priority].value
+        )
         return Point(settings, proposer, self._sink(name))
 
     def _decided(self, point: Point, record: DecisionRecord, why: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,7 +32,8 @@ from gateway.inference.messages import (
     decode_reply,
 )
 
-_HUNG_S = 1.0  # no answer for so long: killed and replaced
+_HUNG_S = 1.0  # nobody was answered for so long: killed and replaced
+_MOST_IN_FLIGHT = 64
 _TOO_LATE = "the model gave no answer until the deadline"
 
 
@@ -57,26 +59,28 @@ class PointProposer:
 
     engine: ModelEngine
     point: str
+    urgency: int = 1  # the point's class
 
     async def propose(
         self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
     ) -> Proposal:
         """See `ModelEngine.propose_for`."""
-        return await self.engine.propose_for(self.point, snapshot, previous, deadline)
+        return await self.engine.propose_for(self.point, snapshot, previous, deadline, urgency=self.urgency)
 
     async def propose_aside(
         self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
     ) -> Proposal:
         """See `ModelEngine.propose_aside`."""
-        return await self.engine.propose_aside(self.point, snapshot, previous, deadline)
+        return await self.engine.propose_aside(self.point, snapshot, previous, deadline, urgency=self.urgency)
 
 
 class _Point:
-    """One decision point's history and whether the worker holds it."""
+    """One decision point's history and whether the worker holds it; one request of it is under way."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.cadence = Cadence(bundle.cycle_s, bundle.history_cycles)
         self.held_by: int | None = None  # number of the worker that answered last
+        self.turn = asyncio.Lock()
 
 
 class ModelEngine:
@@ -102,7 +106,6 @@ class ModelEngine:
         self._outputs = tuple(definitions[TagId(spec.tag)] for spec in manifest.outputs)
         self._by = f"{manifest.id}/{manifest.revision}"
         self._clock = clock if clock is not None else SystemClock()
-        self._turn = asyncio.Lock()
         self._worker = EngineWorker(
             self.bundle,
             tuple(_limits(definition) for definition in self._outputs),
@@ -148,7 +151,13 @@ class ModelEngine:
         return await self.propose_for("", snapshot, previous, deadline)
 
     async def propose_for(
-        self, point: str, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+        self,
+        point: str,
+        snapshot: Snapshot,
+        previous: Mapping[TagId, Fraction],
+        deadline: Deadline,
+        *,
+        urgency: int = 1,
     ) -> Proposal:
         """Setpoints in register values; each `point` has its own history.
 
@@ -158,17 +167,23 @@ class ModelEngine:
         step = state.cadence.place(snapshot.taken_at, *self._texts(snapshot, previous))
         if step.rewritten:
             state.held_by = None
-        return await self._proposed(point, state, step, deadline, aside=False)
+        return await self._proposed(_request(point, step, urgency, aside=False), state, step, deadline)
 
     async def propose_aside(
-        self, point: str, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+        self,
+        point: str,
+        snapshot: Snapshot,
+        previous: Mapping[TagId, Fraction],
+        deadline: Deadline,
+        *,
+        urgency: int = 1,
     ) -> Proposal:
         """Like `propose_for`, for inputs that are not the plant's own (what-if): history stays as it is."""
         state = self._points.setdefault(point, _Point(self.bundle))
         step = state.cadence.copy().place(snapshot.taken_at, *self._texts(snapshot, previous))
         beside = _Point(self.bundle)
         beside.held_by = None if step.rewritten else state.held_by
-        return await self._proposed(point, beside, step, deadline, aside=True)
+        return await self._proposed(_request(point, step, urgency, aside=True), beside, step, deadline)
 
     def _texts(
         self, snapshot: Snapshot, previous: Mapping[TagId, Fraction]
@@ -176,12 +191,7 @@ class ModelEngine:
         inputs = tuple(_text(snapshot, tag) for tag in self._inputs)
         return inputs, tuple(_in_force(previous, definition.id) for definition in self._outputs)
 
-    async def _proposed(
-        self, point: str, state: _Point, step: Step, deadline: Deadline, *, aside: bool
-    ) -> Proposal:
-        request = Propose(
-            session=point, cycle=step.cycle, inputs=step.inputs, in_force=step.in_force, aside=aside
-        )
+    async def _proposed(self, request: Propose, state: _Point, step: Step, deadline: Deadline) -> Proposal:
         try:
             answer = self._answer = await self._in_turn(request, state, step.history, deadline)
         except BaseException:  # also where the requester leaves
@@ -199,9 +209,9 @@ class ModelEngine:
             confidence=answer.confidence,
         )
 
-    def for_point(self, point: str) -> PointProposer:
-        """The proposer of one decision point."""
-        return PointProposer(self, point)
+    def for_point(self, point: str, urgency: int = 1) -> PointProposer:
+        """The proposer of one decision point of that class: 0, 1 or 2, first to last."""
+        return PointProposer(self, point, urgency)
 
     def describe(self) -> dict[str, str]:
         """The truth about the engine, for status and records."""
@@ -229,8 +239,7 @@ class ModelEngine:
 
     async def refresh(self) -> EngineStatistics:
         """`statistics()` with the worker's own counters fetched now."""
-        async with self._turn:
-            reply = await self._worker.exchange(Report(), 1.0)
+        reply = await self._worker.exchange(Report(), 1.0)
         return self._statistics(reply if isinstance(reply, Statistics) else None)
 
     def statistics(self) -> EngineStatistics:
@@ -257,17 +266,19 @@ class ModelEngine:
     ) -> Answer:
         """One answer; the history goes along when this worker does not hold it.
 
-        Where nobody is before, the request leaves before this first waits.
+        Where no request of the point is before, the request leaves before this first waits.
         """
         try:
             async with asyncio.timeout(deadline.remaining(self._clock)):
-                await self._turn.acquire()
+                await state.turn.acquire()
         except TimeoutError as exc:
             raise InferenceError(_TOO_LATE) from exc
-        asked: asyncio.Future[bytes] | None = None
+        asked: tuple[int, asyncio.Future[bytes]] | None = None
         number = self._worker.number
         try:
             self._admit(state, deadline)
+            due = time.monotonic() + deadline.remaining(self._clock)
+            request = msgspec.structs.replace(request, due=due)
             send_history = state.held_by != number
             state.held_by = None
             for _ in range(2):
@@ -275,10 +286,10 @@ class ModelEngine:
                     self._histories += 1
                     request = msgspec.structs.replace(request, history=history)
                 asked = self._worker.post(request)
-                await asyncio.wait({asked}, timeout=deadline.remaining(self._clock))
-                if not asked.done() or deadline.passed(self._clock):
+                await asyncio.wait({asked[1]}, timeout=deadline.remaining(self._clock))
+                if not asked[1].done() or deadline.passed(self._clock):
                     raise InferenceError(_TOO_LATE)
-                reply = decode_reply(asked.result())
+                reply = decode_reply(asked[1].result())
                 if isinstance(reply, Answer):
                     return reply
                 if not isinstance(reply, NeedHistory):
@@ -289,36 +300,39 @@ class ModelEngine:
         message = reply.problem if isinstance(reply, Failed) else f"unexpected answer {type(reply).__name__}"
         raise InferenceError(message)
 
-    def _leave(self, asked: asyncio.Future[bytes] | None, state: _Point, number: int) -> None:
-        """Let the next one have its turn; first the worker ends what nobody waits for any more."""
+    def _leave(self, asked: tuple[int, asyncio.Future[bytes]] | None, state: _Point, number: int) -> None:
+        """Let the point's next one have its turn; first the worker ends what nobody waits for any more."""
         if asked is None:
-            self._turn.release()
-            return
-        if asked.done():
-            _note(asked, state, number)
-            self._turn.release()
-            return
-        ending = asyncio.create_task(self._ended(asked, state, number), name=f"late-{self._by}")
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+            state.turn.release()
+        elif asked[1].done():
+            _note(asked[1], state, number)
+            state.turn.release()
+        else:
+            self._worker.cancel(asked[0])
+            ending = asyncio.create_task(self._ended(asked[1], state, number), name=f"late-{self._by}")
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
 
     async def _ended(self, asked: asyncio.Future[bytes], state: _Point, number: int) -> None:
-        """What a late answer leaves in the worker counts; only a worker that hangs is replaced."""
+        """What a late answer leaves in the worker counts; only a worker that answers nobody is replaced."""
         try:
-            await asyncio.wait({asked}, timeout=_HUNG_S)
-            if not asked.done():
-                self._worker.kill()
-            else:
-                _note(asked, state, number)
+            while not asked.done():
+                await asyncio.wait({asked}, timeout=_HUNG_S)
+                if not asked.done() and self._worker.silent_s() >= _HUNG_S:
+                    self._worker.kill()
+            _note(asked, state, number)
         finally:
-            self._turn.release()
+            state.turn.release()
 
     def _admit(self, state: _Point, deadline: Deadline) -> None:
-        """Refuse what the measured cost says cannot be answered in time; the worker is not disturbed.
+        """Refuse what finds no place, or too little time for itself alone; the worker is not disturbed.
 
-        A session that has to be rebuilt is always let in: its answer may come too late for this decision,
-        but the next one needs the pages it leaves.
+        What stands before it, only the worker knows. A session that has to be rebuilt is always let in: its
+        answer may come too late for this decision, but the next one needs the pages it leaves.
         """
+        if self._worker.in_flight >= _MOST_IN_FLIGHT:
+            message = f"{_MOST_IN_FLIGHT} requests are with the model already"
+            raise InferenceError(message)
         if self._worker.report is None or state.held_by != self._worker.number:
             return
         needed_s = self._worker.report.decision_ms / 1e3
@@ -326,6 +340,17 @@ class ModelEngine:
         if remaining_s < needed_s:
             message = f"{remaining_s * 1e3:.1f} ms are left and an answer takes about {needed_s * 1e3:.1f} ms"
             raise InferenceError(message)
+
+
+def _request(point: str, step: Step, urgency: int, *, aside: bool) -> Propose:
+    return Propose(
+        session=point,
+        cycle=step.cycle,
+        inputs=step.inputs,
+        in_force=step.in_force,
+        aside=aside,
+        urgency=urgency,
+    )
 
 
 def _note(asked: asyncio.Future[bytes], state: _Point, number: int) -> None:

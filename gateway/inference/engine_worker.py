@@ -11,6 +11,7 @@ import structlog
 from gateway.core.errors import InferenceError, WorkerLostError
 from gateway.inference.bundle import Bundle
 from gateway.inference.messages import (
+    Cancel,
     Failed,
     Load,
     OutputLimits,
@@ -20,7 +21,7 @@ from gateway.inference.messages import (
     decode_reply,
     encode,
 )
-from gateway.supervision.worker import WorkerProcess
+from gateway.supervision.numbered import NumberedWorker
 
 log = structlog.get_logger().bind(component="inference")
 
@@ -44,7 +45,7 @@ class EngineWorker:
     ) -> None:
         self._bundle, self._limits = bundle, limits
         self.provider, self._require_cuda, self._slowest_ms = provider, require_cuda, slowest_ms
-        self._process: WorkerProcess | None = None
+        self._process: NumberedWorker | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
         self.report: Ready | None = None
@@ -82,12 +83,26 @@ class EngineWorker:
         async with asyncio.timeout(timeout_s):
             await self._up.wait()
 
-    def post(self, request: Request) -> asyncio.Future[bytes]:
-        """Send a request; see `WorkerProcess.post`. Raises `WorkerLostError` where there is none to ask."""
+    def post(self, request: Request) -> tuple[int, asyncio.Future[bytes]]:
+        """Send a request; see `NumberedWorker.post`. Raises `WorkerLostError` where there is none to ask."""
         if self._process is None or not self.up:
             message = f"engine worker is not ready: {self.problem}"
             raise WorkerLostError(message)
         return self._process.post(encode(request))
+
+    def cancel(self, number: int) -> None:
+        """Nobody waits for that request any more."""
+        if self._process is not None:
+            self._process.tell(number, encode(Cancel()))
+
+    @property
+    def in_flight(self) -> int:
+        """Requests the worker has not answered."""
+        return self._process.in_flight if self._process is not None else 0
+
+    def silent_s(self) -> float:
+        """Seconds without any answer while some are awaited."""
+        return self._process.silent_s() if self._process is not None else 0.0
 
     def kill(self) -> None:
         """End a worker that hangs; it is replaced."""
@@ -101,12 +116,12 @@ class EngineWorker:
             raise WorkerLostError(message)
         return decode_reply(await self._process.ask(encode(request), timeout_s))
 
-    async def _spawned(self) -> WorkerProcess:
+    async def _spawned(self) -> NumberedWorker:
         """A new worker that has loaded the bundle, made the current one."""
         began = time.monotonic()
         name = f"engine-{self._bundle.manifest.id}"
         arguments = ("--bundle", str(self._bundle.directory), "--provider", self.provider)
-        worker = WorkerProcess(_MODULE, arguments, name=name)
+        worker = NumberedWorker(_MODULE, arguments, name=name)
         try:
             await worker.start()
             reply = decode_reply(await worker.ask(encode(Load(outputs=self._limits)), _LOAD_S))
@@ -147,7 +162,7 @@ class EngineWorker:
             raise InferenceError(message)
         return reply
 
-    async def _keep(self, worker: WorkerProcess) -> None:
+    async def _keep(self, worker: NumberedWorker) -> None:
         """Replace the worker whenever it ends, until cancelled."""
         while True:
             status = await worker.wait()
@@ -158,7 +173,7 @@ class EngineWorker:
             log.warning("engine_worker_lost", exit_status=status)
             worker = await self._replaced()
 
-    async def _replaced(self) -> WorkerProcess:
+    async def _replaced(self) -> NumberedWorker:
         attempt = 0
         while True:
             await asyncio.sleep(_BACK_OFF_S[min(attempt, len(_BACK_OFF_S) - 1)])

@@ -1,4 +1,7 @@
-"""What main and the engine worker say to each other; values travel as exact decimal text."""
+"""What main and the engine worker say to each other; values travel as exact decimal text.
+
+Every body has the number of its request before it: answers come when they are ready.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,10 @@ class Propose(_Message, frozen=True):
     due: float | None = None  # monotonic seconds of this machine; None: no matter when
 
 
+class Cancel(_Message, frozen=True):
+    """Nobody waits for the request of this number any more; it has no answer of its own."""
+
+
 class Release(_Message, frozen=True):
     """Give a session's pages back."""
 
@@ -70,6 +77,7 @@ class Ready(_Message, frozen=True):
     decision_ms: float  # median of a warm decision
     slow_ms: float  # the slowest of about ten warm ones
     prefill_ms: float  # longest history, from nothing
+    chunk_ms: float  # one chunk of it
 
 
 class Answer(_Message, frozen=True):
@@ -102,13 +110,15 @@ class Statistics(_Message, frozen=True):
     evicted: int
     decisions: int
     rebuilt: int
+    forwards: int
+    rows: int  # of all forwards: over them, how many requests shared one
     pages: int
     pages_free: int
     pages_peak: int
     pages_refused: int
 
 
-Request = Load | Propose | Release | Report
+Request = Load | Propose | Cancel | Release | Report
 Reply = Ready | Answer | NeedHistory | Failed | Statistics
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -11,6 +11,7 @@ import numpy as np
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle import Bundle
 from gateway.inference.engine import Engine
+from gateway.inference.job import chunks
 from gateway.inference.messages import Answer, Cycle, Propose
 
 _ROUNDS = 24
@@ -26,6 +27,7 @@ class SelfTest:
     decision_ms: float  # median, warm
     slow_ms: float  # the slowest of about ten, warm
     prefill_ms: float  # a whole history from nothing
+    chunk_ms: float  # one chunk of it
 
 
 def self_test(engine: Engine, bundle: Bundle) -> SelfTest:
@@ -51,7 +53,10 @@ def self_test(engine: Engine, bundle: Bundle) -> SelfTest:
             f"reused KV differs from recomputed by {error:.2g} (at most {_TOLERANCE:g}): change the runtime"
         )
         raise InferenceError(message)
-    return SelfTest(error, statistics.median(took), sorted(took)[-1 - _PAUSES], prefill_ms)
+    decision_ms = statistics.median(took)
+    parts = chunks(first * bundle.tokens_per_cycle + 1)
+    chunk_ms = max(0.0, prefill_ms - decision_ms) / parts
+    return SelfTest(error, decision_ms, sorted(took)[-1 - _PAUSES], prefill_ms, chunk_ms)
 
 
 def _ask(engine: Engine, session: str, cycles: list[Cycle], at: int, *, rebuild: bool) -> None:

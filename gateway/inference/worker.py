@@ -1,4 +1,4 @@
-"""The engine worker: one bundle, one session of ONNX Runtime, one request at a time.
+"""The engine worker: one bundle, one session of ONNX Runtime, one forward after another.
 
 `python -m gateway.inference.worker --socket-fd N --bundle DIR --provider auto`
 """
@@ -17,25 +17,27 @@ import msgspec
 
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle import load_bundle
+from gateway.inference.costs import Costs
 from gateway.inference.decode import OutputRange
 from gateway.inference.engine import Engine
 from gateway.inference.messages import (
-    Answer,
+    Cancel,
     Failed,
     Load,
-    NeedHistory,
     Propose,
     Ready,
     Release,
     Reply,
-    Report,
     Statistics,
     decode_request,
     encode,
 )
 from gateway.inference.ort_session import Provider
 from gateway.inference.selftest import self_test
-from gateway.supervision.frames import receive, send
+from gateway.supervision.frames import Frames, send
+from gateway.supervision.numbered import numbered, parted
+
+_READ = 64 * 1024
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,23 +54,68 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def serve(sock: socket.socket, directory: Path, provider: Provider, pages: int) -> None:
-    """Answer each frame with one frame."""
-    engine: Engine | None = None
-    while (body := receive(sock)) is not None:
-        reply: Reply
+    """Take requests in whenever they come, between two forwards; send each answer when it is ready."""
+    desk = _Desk(sock, directory, provider, pages)
+    frames = Frames()
+    while True:
+        sock.setblocking(not desk.busy)
+        try:
+            data = sock.recv(_READ)
+        except BlockingIOError:
+            pass
+        else:
+            if not data:
+                return
+            for body in frames.fed(data):
+                desk.take(*parted(body))
+        desk.work()
+
+
+class _Desk:
+    """Where requests are taken and answers leave."""
+
+    def __init__(self, sock: socket.socket, directory: Path, provider: Provider, pages: int) -> None:
+        self._sock, self._directory, self._provider, self._pages = sock, directory, provider, pages
+        self._engine: Engine | None = None
+
+    @property
+    def busy(self) -> bool:
+        """True while a forward is waiting to be run."""
+        return self._engine is not None and self._engine.busy
+
+    def take(self, number: int, body: bytes) -> None:
+        """Begin a request, or answer it at once."""
         try:
             request = decode_request(body)
             if isinstance(request, Load):
-                engine, reply = _load(request, directory, provider, pages)
-            elif engine is None:
-                reply = Failed(problem="no bundle is loaded: send Load first")
+                self._engine, ready = _load(request, self._directory, self._provider, self._pages)
+                self._reply(number, ready)
+            elif self._engine is None:
+                self._reply(number, Failed(problem="no bundle is loaded: send Load first"))
+            elif isinstance(request, Propose):
+                self._engine.submit(number, request)
+            elif isinstance(request, Cancel):
+                self._engine.cancel(number)
             else:
-                reply = _answer(engine, request)
+                if isinstance(request, Release):
+                    self._engine.release(request.session)
+                self._reply(number, _statistics(self._engine))
         except InferenceError as exc:
-            reply = Failed(problem=str(exc))
+            self._reply(number, Failed(problem=str(exc)))
         except msgspec.DecodeError as exc:
-            reply = Failed(problem=f"not a request: {exc}")
-        send(sock, encode(reply))
+            self._reply(number, Failed(problem=f"not a request: {exc}"))
+
+    def work(self) -> None:
+        """Run one forward, send what it finished."""
+        if self._engine is None:
+            return
+        self._engine.step()
+        for number, reply in self._engine.drain():
+            self._reply(number, reply)
+
+    def _reply(self, number: int, reply: Reply) -> None:
+        self._sock.setblocking(True)  # noqa: FBT003  the socket's own words
+        send(self._sock, numbered(number, encode(reply)))
 
 
 def _load(request: Load, directory: Path, provider: Provider, pages: int) -> tuple[Engine, Ready]:
@@ -79,6 +126,7 @@ def _load(request: Load, directory: Path, provider: Provider, pages: int) -> tup
     )
     engine = Engine(bundle, outputs, provider=provider, pages=pages)
     shown = self_test(engine, bundle)
+    engine.costs = Costs(decision_ms=shown.decision_ms, chunk_ms=shown.chunk_ms)
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -94,20 +142,19 @@ def _load(request: Load, directory: Path, provider: Provider, pages: int) -> tup
         decision_ms=shown.decision_ms,
         slow_ms=shown.slow_ms,
         prefill_ms=shown.prefill_ms,
+        chunk_ms=shown.chunk_ms,
     )
 
 
-def _answer(engine: Engine, request: Propose | Release | Report) -> Answer | NeedHistory | Statistics:
-    if isinstance(request, Propose):
-        return engine.propose(request)
-    if isinstance(request, Release):
-        engine.release(request.session)
+def _statistics(engine: Engine) -> Statistics:
     pool = engine.pool_statistics()
     return Statistics(
         sessions=engine.sessions,
         evicted=engine.evicted,
         decisions=engine.decisions,
         rebuilt=engine.rebuilt,
+        forwards=engine.forwards,
+        rows=engine.rows,
         pages=pool.pages,
         pages_free=pool.free,
         pages_peak=pool.peak_used,

@@ -8,24 +8,22 @@ import os
 import signal
 import socket
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from gateway.core.errors import WorkerLostError
 from gateway.supervision.frames import FrameError, Frames, frame
 
 
-class _Wire(asyncio.Protocol):
-    """Our end of a child's socket: at most one answer is awaited.
+class Wire(asyncio.Protocol, ABC):
+    """Our end of a child's socket, in frames.
 
     A plain protocol: an answer costs one turn of the loop, where streams and their time-outs cost several.
     """
 
     def __init__(self, name: str) -> None:
-        self._name, self._frames = name, Frames()
+        self.name, self._frames = name, Frames()
         self.transport: asyncio.Transport | None = None
-        self.busy = False  # until the answer has come, also when nobody waits for it any more
-        self._answer: asyncio.Future[bytes] | None = None
-        self._free: asyncio.Future[None] | None = None
 
     @property
     def open(self) -> bool:
@@ -41,21 +39,44 @@ class _Wire(asyncio.Protocol):
         """Called by the loop."""
         try:
             for body in self._frames.fed(data):
-                if not self.busy:
-                    self.lose(f"worker `{self._name}` answered what nobody asked")
+                if not self.received(body):
+                    self.lose(f"worker `{self.name}` answered what nobody asked")
                     return
-                self._settle(body, "")
         except FrameError as exc:
-            self.lose(f"worker `{self._name}` sent what is no frame: {exc}")
+            self.lose(f"worker `{self.name}` sent what is no frame: {exc}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
-        self.lose(f"worker `{self._name}` died while it held a request" + (f": {exc}" if exc else ""))
+        self.lose(f"worker `{self.name}` died while it held a request" + (f": {exc}" if exc else ""))
 
     def send(self, body: bytes) -> None:
         """Write one frame."""
         assert self.transport is not None, "asked only while `open`"  # noqa: S101  an invariant
         self.transport.write(frame(body))
+
+    def lose(self, why: str) -> None:
+        """Close; requests in flight fail with `why`."""
+        if self.transport is not None:
+            self.transport.abort()
+        self.fail(WorkerLostError(why))
+
+    @abstractmethod
+    def received(self, body: bytes) -> bool:
+        """Take an answer; False where nobody asked for it."""
+
+    @abstractmethod
+    def fail(self, why: WorkerLostError) -> None:
+        """Every request in flight has no answer."""
+
+
+class _OneAtATime(Wire):
+    """At most one answer is awaited."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.busy = False  # until the answer has come, also when nobody waits for it any more
+        self._answer: asyncio.Future[bytes] | None = None
+        self._free: asyncio.Future[None] | None = None
 
     def expect(self) -> asyncio.Future[bytes]:
         """The next frame's body; whoever awaits it may leave."""
@@ -70,17 +91,22 @@ class _Wire(asyncio.Protocol):
                 self._free = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._free)
 
-    def lose(self, why: str) -> None:
-        """Close; a request in flight fails with `why`."""
-        if self.transport is not None:
-            self.transport.abort()
+    def received(self, body: bytes) -> bool:
+        """See `Wire`."""
+        if not self.busy:
+            return False
+        self._settle(body, None)
+        return True
+
+    def fail(self, why: WorkerLostError) -> None:
+        """See `Wire`."""
         self._settle(b"", why)
 
-    def _settle(self, body: bytes, why: str) -> None:
+    def _settle(self, body: bytes, why: WorkerLostError | None) -> None:
         answer, self._answer, self.busy = self._answer, None, False
         if answer is not None and not answer.done():
-            if why:
-                answer.set_exception(WorkerLostError(why))
+            if why is not None:
+                answer.set_exception(why)
             else:
                 answer.set_result(body)
         if self._free is not None:
@@ -88,18 +114,18 @@ class _Wire(asyncio.Protocol):
             self._free = None
 
 
-class WorkerProcess:
-    """One child, one socket, one request in flight. Started once; a lost worker is replaced, never revived.
+class ChildProcess:
+    """One child at the other end of a wire. Started once; a lost child is replaced, never revived.
 
-    The child is `python -m MODULE --socket-fd N ARGS...`, reads frames from descriptor N with
-    `gateway.supervision.frames.receive` and ends at end of stream. It logs to its standard error: ours.
+    The child is `python -m MODULE --socket-fd N ARGS...`, reads frames from descriptor N and ends at end of
+    stream. It logs to its standard error: ours.
     """
 
-    def __init__(self, module: str, arguments: Sequence[str] = (), *, name: str) -> None:
-        self.name = name
+    def __init__(self, module: str, arguments: Sequence[str], wire: Wire) -> None:
+        self.name = wire.name
         self._module, self._arguments = module, tuple(arguments)
         self._process: asyncio.subprocess.Process | None = None
-        self._wire = _Wire(name)
+        self._link = wire
         self.requests = 0
 
     @property
@@ -110,12 +136,7 @@ class WorkerProcess:
     @property
     def alive(self) -> bool:
         """True while requests may be sent."""
-        return self._process is not None and self._process.returncode is None and self._wire.open
-
-    @property
-    def busy(self) -> bool:
-        """True while a request is in flight, also one whose answer nobody waits for any more."""
-        return self._wire.busy
+        return self._process is not None and self._process.returncode is None and self._link.open
 
     async def start(self) -> None:
         """Spawn the child. It is ready when it first answers."""
@@ -136,7 +157,44 @@ class WorkerProcess:
             theirs.close()
         _let_the_waker_go_on(self._process.pid)
         ours.setblocking(False)  # noqa: FBT003
-        await asyncio.get_running_loop().create_connection(lambda: self._wire, sock=ours)
+        await asyncio.get_running_loop().create_connection(lambda: self._link, sock=ours)
+
+    def kill(self) -> None:
+        """SIGKILL, at once; `wait` reaps."""
+        self._link.lose(f"worker `{self.name}` was killed")
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself between the two lines
+                self._process.send_signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        """The exit status, once it has ended."""
+        return await self._process.wait() if self._process is not None else 0
+
+    async def aclose(self, grace_s: float = 1.0) -> None:
+        """End of stream, then SIGKILL after `grace_s`; the child is reaped when this returns."""
+        if self._process is None:
+            return
+        if self._link.transport is not None:
+            self._link.transport.close()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._process.wait()
+        except TimeoutError:
+            self.kill()
+            await self._process.wait()
+
+
+class WorkerProcess(ChildProcess):
+    """A child that answers one request after another; its side is `gateway.supervision.frames.receive`."""
+
+    def __init__(self, module: str, arguments: Sequence[str] = (), *, name: str) -> None:
+        self._wire = _OneAtATime(name)
+        super().__init__(module, arguments, self._wire)
+
+    @property
+    def busy(self) -> bool:
+        """True while a request is in flight, also one whose answer nobody waits for any more."""
+        return self._wire.busy
 
     def post(self, body: bytes) -> asyncio.Future[bytes]:
         """Send a request; the future brings its answer, or `WorkerLostError` where the child dies first.
@@ -181,30 +239,6 @@ class WorkerProcess:
         except (asyncio.CancelledError, WorkerLostError):
             self.kill()
             raise
-
-    def kill(self) -> None:
-        """SIGKILL, at once; `wait` reaps."""
-        self._wire.lose(f"worker `{self.name}` was killed")
-        if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it ended by itself between the two lines
-                self._process.send_signal(signal.SIGKILL)
-
-    async def wait(self) -> int:
-        """The exit status, once it has ended."""
-        return await self._process.wait() if self._process is not None else 0
-
-    async def aclose(self, grace_s: float = 1.0) -> None:
-        """End of stream, then SIGKILL after `grace_s`; the child is reaped when this returns."""
-        if self._process is None:
-            return
-        if self._wire.transport is not None:
-            self._wire.transport.close()
-        try:
-            async with asyncio.timeout(grace_s):
-                await self._process.wait()
-        except TimeoutError:
-            self.kill()
-            await self._process.wait()
 
 
 def _let_the_waker_go_on(pid: int) -> None:

@@ -183,3 +183,65 @@ async def test_a_what_if_leaves_no_trace_in_the_history(engine: ModelEngine) -> 
         assert aside.values != own.values
     finally:
         await twin.aclose()
+
+
+async def test_points_that_ask_at_once_are_answered_as_alone_and_share_forwards(engine: ModelEngine) -> None:
+    levels = {f"point-{n}": 1.5 + n / 10 for n in range(8)}
+    before = (await engine.refresh()).worker
+    twin = ModelEngine(BUFFER_TANK, demo_definitions())
+    await twin.start()
+    try:
+        for at in range(12):
+            together = await asyncio.gather(
+                *(
+                    engine.propose_for(
+                        name, snapshot(float(at), level), in_force(), Deadline.after(5.0, CLOCK)
+                    )
+                    for name, level in levels.items()
+                )
+            )
+            for (name, level), proposal in zip(levels.items(), together, strict=True):
+                asked = snapshot(float(at), level), in_force(), Deadline.after(5.0, CLOCK)
+                assert proposal.values == (await twin.propose_for(name, *asked)).values
+    finally:
+        await twin.aclose()
+    report = (await engine.refresh()).worker
+
+    assert before is not None
+    assert report is not None
+    assert report.decisions - before.decisions == 12 * len(levels)
+    assert report.rows - before.rows > 2 * (report.forwards - before.forwards)
+
+
+async def test_a_worker_that_answers_nobody_is_replaced_and_everybody_is_told(engine: ModelEngine) -> None:
+    await _propose(engine, 0.0)
+    stopped = engine.pid
+    assert stopped is not None
+    os.kill(stopped, signal.SIGSTOP)
+    deadline = Deadline.after(0.3, CLOCK)
+    told = await asyncio.gather(
+        *(engine.propose_for(name, snapshot(1.0), in_force(), deadline) for name in "abc"),
+        return_exceptions=True,
+    )
+
+    assert [type(answer) for answer in told] == [InferenceError] * 3
+    while engine.statistics().lost == 0:
+        with pytest.raises((InferenceError, WorkerLostError)):
+            await engine.propose_for("d", snapshot(1.0), in_force(), Deadline.after(0.1, CLOCK))
+        await asyncio.sleep(0)  # the loop has to see the end of the process
+    await engine.wait_ready(10.0)
+    assert await engine.propose_for("a", snapshot(2.0), in_force(), Deadline.after(5.0, CLOCK))
+
+
+async def test_more_requests_than_there_are_places_are_refused_at_once(engine: ModelEngine) -> None:
+    asked = [
+        asyncio.create_task(
+            engine.propose_for(f"p{n}", snapshot(0.0), in_force(), Deadline.after(5.0, CLOCK))
+        )
+        for n in range(80)
+    ]
+    told = await asyncio.gather(*asked, return_exceptions=True)
+
+    refused = [answer for answer in told if isinstance(answer, InferenceError)]
+    assert len(refused) == 16
+    assert all("64 requests are with the model already" in str(answer) for answer in refused)
