@@ -65,6 +65,9 @@ def show_status(
         if text != "ok":
             out.print(Text(f"{part}: {text}", style="red"))
     out.print(point_table(points))
+    for point in points:
+        text = words.assumptions_sentence(point)
+        out.print(Text(f"{point.id}: {text}", style="red" if "outside" in text else ""))
     out.print(module_table(modules, now))
 
 

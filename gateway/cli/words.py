@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from gateway.core.quality import StatusCode, severity
-from gateway.link.messages import DecisionView, TagInfo, TagState, Value
+from gateway.link.messages import DecisionView, PointState, TagInfo, TagState, Value
 
 OUTCOME_STYLE = {
     "permitted": "green",
@@ -117,6 +118,20 @@ def writing_sentence(view: DecisionView) -> str:
             done = f"have the write outcome `{other}`"
     because = f" ({view.reason})" if view.write_outcome not in {"", "confirmed"} and view.reason else ""
     return f"{by} {done}{because}"
+
+
+def assumptions_sentence(point: PointState) -> str:
+    """What the newest measurements say of the assumptions (S16), the tag nearest to its band's end."""
+    if not point.residuals:
+        return "assumptions: nothing measured against a prediction yet"
+    worst = max(point.residuals, key=lambda r: r.used_share)
+    over = "one step" if worst.window == 1 else f"{worst.window} steps"
+    longest = max(r.window for r in point.residuals)
+    watched = f"assumptions: watched over up to {longest} step{'s' if longest > 1 else ''}"
+    if worst.outside > 0:
+        return f"{watched}; {worst.tag} is outside what was predicted over {over}, by {worst.outside:.4g}"
+    percent = math.floor(100 * worst.used_share)
+    return f"{watched}; {worst.tag} uses {percent} % of the band predicted over {over}"
 
 
 def counterexample_parts(view: DecisionView) -> Said | None:

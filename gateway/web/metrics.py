@@ -10,6 +10,12 @@ from gateway.core.quality import severity
 from gateway.web.mirror import Mirror
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_RESIDUALS = {
+    "residual": "Reading minus middle of the band predicted so many steps before, in the tag's unit",
+    "outside": "By how far the reading misses that band, in the tag's unit",
+    "used_share": "Where the reading stands in that band: 1 at its end, more outside",
+    "missed": "Of the newest five measurements, those outside",
+}
 _NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -34,6 +40,13 @@ def exposition(mirror: Mirror) -> str:
     lines += _family("o3_tags", "gauge", "Tags by quality", "quality", qualities)
     modes = {f"{p.id}": int(p.in_control) for p in mirror.points.values()}
     lines += _family("o3_point_in_control", "gauge", "1 while the point controls the plant", "point", modes)
+    for name, what in _RESIDUALS.items():
+        found: dict[tuple[str, ...], float] = {
+            (p.id, r.tag, str(r.window)): getattr(r, name)
+            for p in mirror.points.values()
+            for r in p.residuals
+        }
+        lines += _labelled(f"o3_assumption_{name}", what, ("point", "tag", "window"), found)
     states = Counter(m.state for m in mirror.modules.values())
     lines += _family("o3_modules", "gauge", "Constraint modules by state", "state", states)
     counters = {_NOT_A_NAME.sub("_", name): count for name, count in gateway.counters.items()}
@@ -49,6 +62,16 @@ def _one(name: str, kind: str, what: str, value: float) -> list[str]:
 def _family(name: str, kind: str, what: str, label: str, values: Mapping[str, int]) -> Iterable[str]:
     lines = [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]
     return lines + [f'{name}{{{label}="{_escaped(k)}"}} {v}' for k, v in sorted(values.items())]
+
+
+def _labelled(
+    name: str, what: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float]
+) -> list[str]:
+    lines = [f"# HELP {name} {what}", f"# TYPE {name} gauge"]
+    for key, value in sorted(values.items()):
+        said = ",".join(f'{label}="{_escaped(text)}"' for label, text in zip(labels, key, strict=True))
+        lines.append(f"{name}{{{said}}} {value}")
+    return lines
 
 
 def _escaped(text: str) -> str:

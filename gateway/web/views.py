@@ -120,6 +120,17 @@ def point_view(point: PointState) -> Json:
         "inputs": point.inputs,
         "outputs": point.outputs,
         "last_decision": point.last_decision,
+        "assumptions": [
+            {
+                "tag": r.tag,
+                "window": r.window,
+                "residual": r.residual,
+                "outside": r.outside,
+                "used_share": r.used_share,
+                "missed": r.missed,
+            }
+            for r in point.residuals
+        ],
     }
 
 

@@ -24,6 +24,7 @@ from gateway.link.messages import (
 from gateway.protocols.opcua import points
 from gateway.protocols.opcua.events import Events
 from gateway.protocols.opcua.requests import Requests
+from gateway.protocols.opcua.residuals import ResidualNodes
 from gateway.protocols.opcua.server import GatewayInternalServer
 from gateway.protocols.opcua.space import OBJECTS, Space, moment, node_id
 from gateway.protocols.opcua.tags import TagFolders, TagNode, data_value
@@ -58,6 +59,7 @@ class Mirror:
         root = space.object("O3Gateway", OBJECTS, "O3Gateway", description="O3 edge gateway")
         self._folders = TagFolders(space, space.folder("Tags", root, "Tags"))
         self._points = self._objects(root, "DecisionPoints", (*points.POINT_FIELDS, *points.DECISION_FIELDS))
+        self._residuals = ResidualNodes(space)
         self._modules = self._objects(root, "ConstraintModules", points.MODULE_FIELDS)
         self._standing = self._objects(root, "Alarms", points.ALARM_FIELDS)
         self._gateway = points.Objects(space, _GATEWAY, root, points.GATEWAY_FIELDS)
@@ -102,6 +104,7 @@ class Mirror:
         for objects in (self._points, self._modules, self._standing, self._gateway):
             for name in objects.names:
                 await objects.put_status(name, code, now)
+        await self._residuals.lost(code, now)
         await self._gateway.put(_GATEWAY, {"LinkUp": False, "Healthy": False}, now)
         await self._service_level(NO_DATA)
 
@@ -146,6 +149,7 @@ class Mirror:
         if new:
             self._offer_point(name)
         await self._points.put(name, points.point_values(state), now)
+        await self._residuals.put(state, self._points.key(name), now)
         last = self._decisions.get(name)
         if last is not None:
             await self._points.put(name, points.decision_values(last), last.at_ns)
@@ -198,6 +202,8 @@ class Mirror:
                 self._withdraw(objects.key(name))
                 self._decisions.pop(name, None)
                 self._alarms.pop(name, None)
+                if objects is self._points:
+                    self._residuals.forget(name)
                 await objects.remove(name)
 
     async def _service_level(self, level: int) -> None:
