@@ -331,6 +331,8 @@ class _Compiler:
         return frozenset(name for name, wanted in self._shape.repair.items() if wanted)
 
     def _cases(self) -> tuple[Case, ...]:
+        if self._unknown:
+            return ()  # a variable is wrong itself, and told of: that its cases do not fit would be noise
         found = (
             compile_case(case, self._node, ("cases", index), self.variables, self._report)
             for index, case in enumerate(self._shape.cases)

@@ -78,6 +78,18 @@ def test_what_is_wrong_is_said_in_the_users_words(old: str, new: str, said: str)
 
 
 # S26: a critical constraint that no case violates could be vacuous and nobody would notice.
+# One mistake, one sentence: rules and cases that use a variable which is wrong itself are not told of.
+def test_a_wrong_variable_brings_no_errors_of_its_cases() -> None:
+    (problem,) = problems(
+        (
+            '"tag": "TK1.LT101", "type": "real", "unit": "m"',
+            '"tag": "TK1.LT101", "type": "real", "unit": "bar"',
+        )
+    )
+
+    assert problem.endswith("unit `bar` is not the unit `m` of tag `TK1.LT101`")
+
+
 def test_s26_a_critical_constraint_without_a_violating_case_is_refused() -> None:
     found = problems(
         ('"expect": {"violated": ["max-temperature"]}', '"expect": "permitted"'),
