@@ -18,7 +18,7 @@ from rich.console import Console
 
 from tests.bench.report import BUDGETS, Figure, show, verdict
 
-BENCHMARKS = ("closed_loop", "decision_latency", "memory", "solver", "swap")
+BENCHMARKS = ("closed_loop", "decision_latency", "memory", "solver", "swap", "tclab")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,6 +47,8 @@ def _run(name: str, options: argparse.Namespace, console: Console) -> list[Figur
     run = importlib.import_module(f"tests.bench.{name}").run
     if name == "closed_loop":
         run = partial(run, seeds=options.seeds, steps=options.steps, plot=options.plot)
+    if name == "tclab":
+        run = partial(run, seeds=options.seeds, steps=options.steps, first=options.first_seed)
     result: list[Figure] = run(console)
     return result
 
@@ -73,8 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default: all")
     parser.add_argument("--json", action="store_true", help="figures as JSON on standard output")
-    parser.add_argument("--seeds", type=int, default=10, help="closed_loop: how many seeds")
-    parser.add_argument("--steps", type=int, default=600, help="closed_loop: decisions in a run")
+    parser.add_argument("--seeds", type=int, default=10, help="closed_loop, tclab: how many seeds")
+    parser.add_argument("--steps", type=int, default=600, help="closed_loop, tclab: decisions in a run")
+    parser.add_argument("--first-seed", type=int, default=0, help="tclab: the first of the seeds")
     parser.add_argument("--plot", type=Path, help="closed_loop: write the level over time as a PNG")
     return parser
 

@@ -9,6 +9,7 @@ from tests.bench.tclab_twin import POWER, RAMP, Heat, Proposer, Seen
 
 SETPOINT_STEPS = 60  # 10 minutes
 FAULTY_SHARE = 0.15
+_TINY = 1e-6
 _GAIN, _INTEGRAL_STEPS = (4.0, 5.0), 14.0  # % per K; the time constant of 140 s
 
 
@@ -73,8 +74,9 @@ class Controller:
             )
             wanted.append(given)
         q1, q2 = wanted
+        q1 = min(q1, (POWER - 100 * max(0.0, seen.before[1] - RAMP)) / 200)  # q2 gives way as fast as it may
         q2 = min(q2, max(0.0, (POWER - 200 * q1) / 100, seen.before[1] - RAMP))
-        return round(q1, 1), int(q2 * 10) / 10
+        return int(q1 * 10 + _TINY) / 10, int(q2 * 10 + _TINY) / 10
 
 
 def controller(seed: int) -> Proposer:

@@ -37,6 +37,7 @@ from gateway.solver.check import Checks
 from gateway.solver.compile import compile_module
 from gateway.solver.motion import predicted
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.steps import FINE
 from gateway.solver.terms import Budget
 from tests.bench.tclab_dynamics import (
     AMBIENT,
@@ -164,8 +165,13 @@ class Loop:
         self._carried: StateSet | None = None
         self.tally = Tally()
 
-    def run(self, steps: int, setpoint: Callable[[int], Heat] | None = None) -> Tally:
-        """So many steps; `setpoint` is what the error is measured against."""
+    def run(
+        self,
+        steps: int,
+        setpoint: Callable[[int], Heat] | None = None,
+        told: Callable[[], object] = lambda: None,
+    ) -> Tally:
+        """So many steps, `told` after each; `setpoint` is what the error is measured against."""
         for step in range(steps):
             readings = self._twin.readings()
             state = self._twin.state
@@ -180,6 +186,7 @@ class Loop:
                 self.tally.error += abs(state["t1"] - aims[0]) + abs(state["t2"] - aims[1])
             self._twin.advance(heat, self.tally)
             self.tally.steps += 1
+            told()
         return self.tally
 
     def _count(self, heat: Heat) -> None:
@@ -222,10 +229,10 @@ class Loop:
         if band is None:
             return
         for tag, value in readings.items():
-            low, high = band[tag]
-            reach = rules.variables[tag].uncertainty
+            low, high = (end / FINE for end in band[tag])
+            reach = float(rules.variables[tag].uncertainty)
             self.tally.readings += 1
-            self.tally.outside += not float(low - reach) <= value <= float(high + reach)
+            self.tally.outside += not low - reach - _TINY <= value <= high + reach + _TINY
 
     def _true_state_inside(self, state: StateSet) -> None:
         for name, value in self._twin.state.items():
