@@ -1,0 +1,133 @@
+"""Guidance for decoding: which register counts of the next output can still lead to a permitted decision.
+
+An answer is about a block of outputs that is decoded one by one, in a fixed order. For the output whose turn
+it is, it has the counts v for which counts of all later outputs exist, such that the check permits the whole
+block, every register as decoded. What a restraint (S12) would make of a block afterwards is no part of it.
+A permitted count is never left out. `Exactly` these counts are the permitted ones; `AtMost` these are, and
+why some may lead nowhere is told. The whole block needs the check all the same: nothing is permitted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+
+from gateway.core.tag import TagId
+from gateway.solver.boxes import choices
+from gateway.solver.counts import Span, Spans, holds
+from gateway.solver.folding import Folding
+from gateway.solver.interval import SCALE, Box
+from gateway.solver.judge import Prepared
+from gateway.solver.module import Variable
+from gateway.solver.predict import Facts
+from gateway.solver.projection import Projection, projected
+from gateway.solver.ruleset import RuleSet
+
+
+@dataclass(frozen=True, slots=True)
+class Exactly:
+    """These counts, and no others, can still lead to a permitted decision; none where nothing can."""
+
+    counts: Spans
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """No other counts can lead to a permitted decision; `because` some of these may not either."""
+
+    counts: Spans
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotKnown:
+    """Nobody can decide on these premises: nothing would be permitted."""
+
+    because: str
+
+
+PermittedNext = Exactly | AtMost | NotKnown
+
+
+class Outlook:
+    """All answers for one state and one order of outputs."""
+
+    def __init__(self, order: tuple[TagId, ...], projection: Projection, why: str) -> None:
+        """`why` the projection's conditions say less than the rules; empty where they say the same."""
+        self.order = order
+        self._projection, self._why = projection, why
+
+    def after(self, fixed: Sequence[int]) -> PermittedNext:
+        """The counts of the output after those that are fixed, in order; some output must be left."""
+        if len(fixed) >= len(self.order):
+            msg = f"{len(fixed)} of {len(self.order)} outputs are fixed, and none is left to ask about"
+            raise ValueError(msg)
+        counts = self._projection.values(fixed)
+        if not counts:
+            return Exactly(())
+        because = self._why or self._projection.levels[len(fixed)].why
+        return AtMost(counts, because) if because else Exactly(counts)
+
+
+class Outlooks:
+    """Outlooks over one plan."""
+
+    def __init__(self, rules: RuleSet, prepared: Prepared) -> None:
+        self._rules, self._prepared = rules, prepared
+        self._foldings: dict[tuple[TagId, ...], Folding] = {}
+
+    def of(self, facts: Facts, order: Sequence[TagId]) -> Outlook | NotKnown:
+        """The outlook on one state. `ValueError` where `order` is not every output of the rule set once."""
+        key = tuple(order)
+        if sorted(key) != sorted(v.tag for v in self._rules.actions):
+            msg = f"the order {list(key)} does not name every output of the rule set once"
+            raise ValueError(msg)
+        if facts.past.missing:
+            return NotKnown(facts.past.missing)
+        if key not in self._foldings:
+            self._foldings[key] = Folding(self._rules, self._prepared.plan, key)
+        folding = self._foldings[key]
+        common = self._prepared.stage(facts)
+        several = self._several(facts, common)
+        if not all(several.values()) or any(low > high for low, high in common.values()):
+            return NotKnown("broken assumption: the premises cannot be met")
+        conditions, why = folding.conditions(folding.state(facts, common, several))
+        domains = [_registers(self._rules.variables[tag]) for tag in key]
+        return Outlook(key, projected(conditions, domains), why)
+
+    def _several(self, facts: Facts, common: Box) -> dict[str, tuple[int, ...]]:
+        """Symbols that have one of a few values, in units of 1 / `SCALE`."""
+        found: dict[str, tuple[int, ...]] = {}
+        for name, values in choices(self._rules, self._prepared.plan, facts, common).items():
+            if name in common:
+                whole = tuple(int(value * SCALE) for value in values)
+                if all(value * SCALE == one for value, one in zip(values, whole, strict=True)):
+                    found[name] = whole
+        return found
+
+
+def mask(found: PermittedNext, counts: Sequence[int]) -> list[bool]:
+    """Of some counts, such as those nearest to a model's bins, which may be decoded."""
+    if isinstance(found, NotKnown):
+        return [False] * len(counts)
+    return [holds(found.counts, count) for count in counts]
+
+
+def permitted_fixed(order: Sequence[TagId], fixed: Mapping[TagId, int]) -> tuple[int, ...]:
+    """Fixed counts by tag as a beginning of `order`; `ValueError` where they are none."""
+    beginning = tuple(order)[: len(fixed)]
+    if set(beginning) != fixed.keys():
+        msg = f"{sorted(fixed)} is no beginning of the order {list(order)}"
+        raise ValueError(msg)
+    return tuple(fixed[tag] for tag in beginning)
+
+
+def _registers(variable: Variable) -> Span:
+    """The counts that a register can hold; without a range of counts, those in the variable's range."""
+    definition = variable.definition
+    if definition.raw_range is not None:
+        return definition.raw_range
+    ends: list[Fraction] = [(end - definition.offset) / definition.scale for end in variable.range]
+    return floor(min(ends)), ceil(max(ends))

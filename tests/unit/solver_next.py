@@ -1,0 +1,168 @@
+"""Small plants of which every block of outputs can be judged, and what follows for outputs decoded one by one."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from gateway.core.decision import DecisionId, PointId
+from gateway.core.ports import CheckRequest, InForce
+from gateway.core.quality import StatusCode
+from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue
+from gateway.solver.check import millis_up
+from gateway.solver.compile import compile_module
+from gateway.solver.judge import Judge
+from gateway.solver.permitted_next import AtMost, Exactly, NotKnown, Outlook, Outlooks
+from gateway.solver.predict import observe
+from gateway.solver.ruleset import RuleSet
+from tests.unit.solver_demo import PATIENT
+
+NOW = 1_000.0
+
+
+def _tag(
+    name: str, kind: TagKind, unit: str, scale: str, raw: tuple[int, int], *, writable: bool = False
+) -> TagDefinition:
+    return TagDefinition(
+        id=TagId(name), kind=kind, unit=unit, scale=Fraction(scale), raw_range=raw, writable=writable
+    )
+
+
+TAGS: Mapping[TagId, TagDefinition] = {
+    d.id: d
+    for d in (
+        _tag("L", TagKind.REAL, "m", "0.001", (-32_768, 32_767)),
+        _tag("K", TagKind.REAL, "m", "0.001", (-32_768, 32_767)),
+        _tag("N", TagKind.INTEGER, "", "1", (0, 99)),
+        _tag("P", TagKind.REAL, "%", "5", (0, 12), writable=True),
+        _tag("R", TagKind.REAL, "%", "4", (0, 12), writable=True),
+        _tag("H", TagKind.BOOLEAN, "", "1", (0, 1), writable=True),
+        _tag("S", TagKind.INTEGER, "", "1", (0, 9), writable=True),
+    )
+}
+ORDER = tuple(TagId(t) for t in ("P", "R", "H", "S"))
+
+_LEVEL = {"type": "real", "unit": "m", "range": ["-1", "9"], "error": "0.01", "max_age": "2 s"}
+VARIABLES: Mapping[str, Mapping[str, Any]] = {
+    "l": {"tag": "L", **_LEVEL},
+    "k": {"tag": "K", **_LEVEL, "max_rate": "0.1 m/s"},
+    "n": {"tag": "N", "type": "int", "range": ["0", "20"], "max_age": "2 s", "max_rate": "1 1/s"},
+    "p": {"tag": "P", "type": "real", "unit": "%", "range": ["0", "50"], "role": "action"},
+    "r": {"tag": "R", "type": "real", "unit": "%", "range": ["0", "40"], "role": "action"},
+    "h": {"tag": "H", "type": "bool", "role": "action", "min_on": "30 s", "min_off": "60 s"},
+    "s": {"tag": "S", "type": "enum", "values": {"idle": 0, "run": 5, "stop": 9}, "role": "action"},
+}
+DYNAMICS = {"l": "l + 0.004*p - 0.006*r + leak", "disturbance": {"leak": ["-0.01", "0.01"]}}
+
+
+def rules(*requires: str | Mapping[str, object], **more: object) -> RuleSet:
+    """A rule set; a text is a standard rule `r1`, `r2` and so on."""
+    given = [
+        {"id": f"r{i}", "kind": "standard", **({"require": r} if isinstance(r, str) else r)}
+        for i, r in enumerate(requires)
+    ]
+    document = {
+        "id": "small",
+        "revision": 1,
+        "language": 1,
+        "step": "1 s",
+        "variables": VARIABLES,
+        "dynamics": DYNAMICS,
+        "constraints": given,
+        **more,
+    }
+    return RuleSet.of([compile_module(json.dumps(document).encode(), "small.json", TAGS)], 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Here:
+    """Readings, values in force and what was in force before."""
+
+    l: float = 2.0  # noqa: E741  the variable's own name
+    k: float = 2.0
+    n: int = 3
+    old: Mapping[str, int] = field(default_factory=lambda: {"P": 4, "R": 4, "H": 0, "S": 0})  # counts
+    older: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)  # count, seconds ago
+    held_s: float = 1_000.0
+    effect_delay_s: float = 0.3
+
+    def request(self) -> CheckRequest:
+        """A request without a proposal."""
+        readings = {"L": self.l, "K": self.k, "N": self.n}
+        return CheckRequest(
+            decision=DecisionId("d"),
+            point=PointId("p"),
+            generation=1,
+            inputs={
+                TagId(tag): TagValue(
+                    value=value,
+                    status=StatusCode.Good,
+                    source_ts_ns=None,
+                    server_ts_ns=0,
+                    confirmed_at=NOW - 0.05,
+                )
+                for tag, value in readings.items()
+            },
+            taken_at=NOW,
+            history={
+                tag: (
+                    InForce(TAGS[tag].engineering(self.old[tag]), 0.0),
+                    *(InForce(TAGS[tag].engineering(raw), ago) for raw, ago in self.older.get(tag, ())),
+                )
+                for tag in ORDER
+            },
+            held_s=dict.fromkeys(ORDER, self.held_s),
+            proposal=None,
+            carried=None,
+            hold_s=1.2,
+            effect_delay_s=self.effect_delay_s,
+            may_repair=False,
+        )
+
+
+class Enumerated:
+    """Every block of one state judged by the full check, and the outlook on the same state."""
+
+    def __init__(self, rule_set: RuleSet, here: Here, order: Sequence[TagId] = ORDER) -> None:
+        request = here.request()
+        judge = Judge(rule_set, PATIENT)
+        prepared = judge.prepare(millis_up(request.effect_delay_s), millis_up(request.hold_s))
+        facts = observe(rule_set, request)
+        self.order = tuple(order)
+        domains = [range(low, high + 1) for low, high in (TAGS[tag].raw_range or (0, 0) for tag in order)]
+        found = Outlooks(rule_set, prepared).of(facts, self.order)
+        assert isinstance(found, Outlook)
+        self.outlook = found
+        self.domains = domains
+        self.permitted = {
+            block
+            for block in itertools.product(*domains)
+            if judge.judge(
+                prepared,
+                facts,
+                {tag: TAGS[tag].engineering(raw) for tag, raw in zip(self.order, block, strict=True)},
+            ).permitted
+        }
+
+    def unlike(self) -> tuple[int, int, int]:
+        """How many answers are exact, and how many hold more; raises where one is wrong."""
+        exact = more = wider = 0
+        for length in range(len(self.order)):
+            for fixed in itertools.product(*self.domains[:length]):
+                answer = self.outlook.after(fixed)
+                assert not isinstance(answer, NotKnown)
+                said = {v for low, high in answer.counts for v in range(low, high + 1)}
+                true = {block[length] for block in self.permitted if block[:length] == fixed}
+                if isinstance(answer, Exactly):
+                    assert said == true, (fixed, sorted(said), sorted(true))
+                    exact += 1
+                else:
+                    assert isinstance(answer, AtMost)
+                    assert said >= true, (fixed, sorted(said), sorted(true))
+                    more += 1
+                    wider += said != true
+        return exact, more, wider
