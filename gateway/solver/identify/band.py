@@ -18,7 +18,6 @@ from gateway.solver.identify.windows import Indices, Model, misses
 AHEAD = (1, 10, 60)  # steps over which coverage is told
 MARGIN = 0.25  # of the band's width, added at either end
 _WINDOWS = (1, 2, 5, 10, 20, 30, 60)
-_SPREAD = 3.0  # standard deviations taken in where the spread is told from sensor noise
 _SURE = 2.0  # standard errors
 _BLOCKS = 20
 _LEAST = 20  # windows without overlap for a window length to be asked
@@ -180,15 +179,17 @@ def _band(here: _Residuals, train: tuple[int, int]) -> _Found:
     }
     window = min(ranges, key=lambda steps: ranges[steps][1] - ranges[steps][0])
     low, high = ranges[window]
-    middle = float(np.mean(here.of(1, train)[1]))
+    missed = here.of(1, train)[1]
+    middle = float(missed.mean())
     sure = [found for steps in ranges if (found := here.certain(steps, train)) is not None]
     certain = (min(c[0] for c in sure), max(c[1] for c in sure)) if sure else None
     spread, hidden = here.spread(train)
-    parts: list[tuple[float, float]] = [(low, high)]
+    parts: list[tuple[float, ...]] = [(low, high)]
     if certain is not None:
         parts.append(certain)
     if spread:
-        parts.append((middle - _SPREAD * spread, middle + _SPREAD * spread))
+        share = min(1.0, spread / float(missed.std()))  # of a residual that is no noise
+        parts.append(tuple(middle + share * (float(end) - middle) for end in (missed.min(), missed.max())))
     hull = min(p[0] for p in parts), max(p[1] for p in parts)
     margin = MARGIN * (hull[1] - hull[0])
     return (hull[0] - margin, hull[1] + margin), window, (low, high), certain, spread or None, hidden

@@ -16,31 +16,33 @@ from gateway.solver.identify.windows import CONSTANT
 
 RULES = (
     (
-        f"A tag's effect is stated where it is at least {SURE:g} standard errors (jackknife over 20 blocks "
-        "of time) away from 0; the least sure is dropped first."
+        f"An effect is stated where it is at least {SURE:g} standard errors (jackknife over 20 blocks of "
+        "time) from 0; the least sure is dropped first."
     ),
     (
         "The window length is the one that predicts best 10 and 60 steps ahead in the last fifth of the "
         "fitting part."
     ),
     (
-        "Noise of the readings pulls effects of measured tags towards 0; the pull is reckoned to first order "
-        "from "
-        "the noise seen (no more than the stated error allows), given back, and shown as `noise bias`. It "
-        "holds for "
-        "noise that is new in every sample; a slow error of a transmitter looks like the plant and is not "
-        "found."
+        "Noise of the readings pulls effects of measured tags towards 0. The pull is reckoned to first "
+        "order from the noise seen, no more than the stated error allows, given back, and shown as `noise "
+        "bias`. That holds for noise that is new in every sample; a slow error of a transmitter looks like "
+        "the plant and is not found."
+    ),
+    (
+        "Effects are those of prediction: what nobody measures and moves two tags at once is credited to "
+        "the one that is measured. Only an action that was moved for no other reason shows what it does by "
+        "itself."
     ),
     (
         "The band is the range of the mean residual over the window where that range is least, with what no "
-        "sensor "
-        f"error explains over any window, and three standard deviations where they are told from noise; then "
-        f"{MARGIN:.0%} of the width more on either side."
+        "sensor error explains over any window, and where one step's spread is told from noise the range of "
+        f"one step's residuals, shrunk by what is noise of it; then {MARGIN:.0%} of the width more on either "
+        "side."
     ),
     (
         f"Coverage is judged on the last {HELD_OUT:.0%} of the time, which no number was fitted to; readings "
-        "count "
-        "as inside where band and sensor errors allow them."
+        "count as inside where band and sensor errors allow them."
     ),
     f"`max_rate` is the fastest change seen that sensor errors do not explain, times {RATE_MARGIN:g}.",
     "It holds where the plant was: nothing is known of states and actions the record does not hold.",

@@ -50,8 +50,9 @@ def _of_fit(one: Target, actions: Sequence[str]) -> Iterator[str]:
     for effect in fit.effects:
         if abs(effect.bias) > effect.error and effect.name != CONSTANT:
             yield (
-                f"`{name}`: sensor noise had moved the effect of `{effect.name}` by {effect.bias:.2g}, more than "
-                f"its standard error {effect.error:.2g}; it was given back to first order"
+                f"`{name}`: sensor noise had moved the effect of `{effect.name}` by {effect.bias:.2g}, "
+                "more "
+                f"than its standard error {effect.error:.2g}; it was given back to first order"
             )
     missing = [action for action in actions if action in fit.left_out]
     if missing:
@@ -63,7 +64,8 @@ def _of_band(one: Target) -> Iterator[str]:
     if band.alike_next > _ALIKE_NEXT:
         alike = f"what is missed in one window of {band.window} steps is much like what is missed in the next"
         yield (
-            f"`{name}`: {alike} (correlation {band.alike_next:.2f}): something slow that nobody measures moves "
+            f"`{name}`: {alike} (correlation {band.alike_next:.2f}): something slow that nobody measures "
+            "moves "
             'it, and the band holds it all; a `"role": "state"` for it may give a narrower one'
         )
     for covered in band.coverage:
@@ -75,6 +77,7 @@ def _outside(covered: Coverage) -> str:
     steps = f"{covered.steps} step{'s' if covered.steps > 1 else ''} ahead"
     out = f"{covered.starts - covered.inside} of {covered.starts} held-out steps"
     return (
-        f"{out} lay outside the band of the fitting part {steps}; the draft's band was widened by what no sensor "
+        f"{out} lay outside the band of the fitting part {steps}; the draft's band was widened by what no "
+        "sensor "
         "error explains of them"
     )
