@@ -9,20 +9,7 @@ from fractions import Fraction
 import pytest
 import z3
 
-from gateway.core.decision import (
-    CheckRequest,
-    DecisionId,
-    InForce,
-    Permitted,
-    PointId,
-    Proposal,
-    Refused,
-    RegisterValue,
-    Undetermined,
-    Violated,
-)
-from gateway.core.quality import StatusCode
-from gateway.core.tag import TagId, TagValue
+from gateway.core.decision import Permitted, Refused, Undetermined, Violated
 from gateway.recheck.check import misjudged_cases
 from gateway.recheck.language import LanguageError
 from gateway.solver.cases import case_point, violations
@@ -31,7 +18,7 @@ from gateway.solver.interval import outward, scaled
 from gateway.solver.module import Case, Constraint, Module
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.terms import Budget, Terms, solver
-from tests.unit.solver_modules import NAMES, shipped, text
+from tests.unit.solver_modules import NAMES, request, shipped, text
 
 PATIENT = Budget(timeout_ms=10_000)
 MODULES = {name: shipped(name) for name in NAMES}
@@ -80,43 +67,6 @@ AT_ONCE = [
     for index, case in enumerate(module.cases)
 ]
 CHECKS = {name: Checks(RuleSet.of((module,), 1), PATIENT) for name, module in MODULES.items()}
-
-
-def request(module: Module, case: Case) -> CheckRequest:
-    """The example as the plant would show it: readings a tenth of a second old, values in registers."""
-    now = 1_000.0
-    inputs: dict[TagId, TagValue] = {}
-    history: dict[TagId, tuple[InForce, ...]] = {}
-    values: list[RegisterValue] = []
-    for v in module.variables.values():
-        given = case.given[v.name]
-        if v.action:
-            history[v.tag] = (InForce(case.previous.get(v.name, given), 0.0),)
-            raw = v.definition.counts(given)
-            values.append(RegisterValue(v.tag, raw, v.definition.engineering(raw)))
-        else:
-            read = float(given) if v.sort == "real" else int(given)
-            inputs[v.tag] = TagValue(
-                value=read,
-                status=StatusCode.Good,
-                source_ts_ns=None,
-                server_ts_ns=0,
-                confirmed_at=now - 0.1,
-            )
-    return CheckRequest(
-        decision=DecisionId("d"),
-        point=PointId("p"),
-        generation=1,
-        inputs=inputs,
-        taken_at=now,
-        history=history,
-        held_s={tag: float(max(case.held_s.values(), default=Fraction(10**6))) for tag in history},
-        proposal=Proposal(values=tuple(values), by="test"),
-        carried=None,
-        hold_s=1.2,
-        effect_delay_s=0.3,
-        may_repair=False,
-    )
 
 
 # The whole check with the sensor errors the module states: what a point violates is violated at least.
