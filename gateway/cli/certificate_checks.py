@@ -22,6 +22,7 @@ from gateway.cli.certificate_premises import premises_problem
 from gateway.cli.certificate_signature import signature_problem
 from gateway.core.decision import CheckResult, DecisionRecord, Refused, Unknown, outcome_name
 from gateway.core.errors import StorageError
+from gateway.core.override import phrase
 from gateway.recheck.bounds import Bounds, misproved, violated
 from gateway.recheck.check import Question, recheck
 from gateway.recheck.language import LanguageError
@@ -266,10 +267,11 @@ def _judged_again(done: Verification, derived: Derived) -> None:
         again, _ = Checks(scene.rules, _PATIENT).check(request, late=partial(bool, refused))
         verdict, before = outcome_name(again.verdict), outcome_name(told.verdict)
         problem = "" if verdict == before else f"the check says {verdict}, the certificate {before}"
+        under = f", {phrase(scene.rules.overrides)}" if scene.rules.overrides else ""
         wrong = sorted(_margins(again) ^ _margins(told))
         if not problem and wrong:
             problem = f"the margin of {wrong[0][0]} comes out otherwise"
-        done.add("judged again", problem, f"{verdict}, {len(told.findings)} margins the same")
+        done.add("judged again", problem, f"{verdict}, {len(told.findings)} margins the same{under}")
 
 
 def _margins(result: CheckResult) -> frozenset[tuple[str, str, str]]:
@@ -300,7 +302,7 @@ def _independent(done: Verification, scene: Scene, texts: Sequence[str]) -> None
             hold_s=scene.plan.hold - scene.plan.delay,
             effect_delay_s=scene.plan.delay,
         )
-        report = recheck(texts, question, samples=_SAMPLES)
+        report = recheck(texts, question, samples=_SAMPLES, overridden=overridden(scene))
         if report.undetermined:  # it has judged nothing, which is no consent
             why = "; ".join(report.undetermined)
             done.looks.append(Look(name, None, f"it is told too little, so a solver must answer: {why}"))
@@ -328,6 +330,11 @@ def _look_at_witness(done: Verification, name: str, scene: Scene, texts: Sequenc
     done.add(name, problem, f"the witness violates {rule}")
 
 
+def overridden(scene: Scene) -> tuple[str, ...]:
+    """Names of what was overridden when the claim was made."""
+    return tuple(override.name for override in scene.rules.overrides)
+
+
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -340,6 +347,7 @@ def _bounds(scene: Scene) -> Bounds:
         hold_s=scene.plan.hold,
         effect_delay_s=scene.plan.delay,
         as_backup=scene.claim.as_backup,
+        overridden=overridden(scene),
     )
 
 

@@ -23,6 +23,7 @@ from gateway.core.decision import (
     Violated,
 )
 from gateway.core.errors import StorageError
+from gateway.core.override import Override, phrase
 from gateway.core.tag import decimal_text
 from gateway.solver.affine import symbols
 from gateway.solver.certificate_basis import Basis, BasisStore, canonical
@@ -118,6 +119,7 @@ def derive(certificate: Plain, texts: Mapping[str, str]) -> Derived:
     """Claims, script and words of a certificate; raises `CertificateError`."""
     record, bases = record_of(certificate)
     scenes: list[Scene] = []
+    _same_overrides(record, bases)
     encoded = {digest: text.encode() for digest, text in texts.items()}
     for claim in claims_of(record):
         basis = bases.get(claim.generation)
@@ -140,6 +142,23 @@ def derive(certificate: Plain, texts: Mapping[str, str]) -> Derived:
         script=script(title, scenes),
         words=said,
     )
+
+
+def _same_overrides(record: DecisionRecord, bases: Mapping[int, Basis]) -> None:
+    """What a record says was overridden is what its rule sets say; raises `CertificateError` (S25)."""
+    said = {(record.generation, record.overrides)}
+    said |= {(e.request.generation, e.result.overrides) for e in (record.examined, record.fallback) if e}
+    for generation, overrides in said:
+        basis = bases.get(generation)
+        try:
+            known = basis.overrides if basis is not None else ()
+        except ValueError as exc:
+            raise CertificateError(f"the overrides of rule set {generation} cannot be read: {exc}") from exc
+        if overrides != known:
+            raise CertificateError(
+                f"the decision names other overrides than its rule set {generation}: "
+                f"{phrase(overrides) or 'none'}, and {phrase(known) or 'none'}"
+            )
 
 
 def _claim(scene: Scene) -> dict[str, Any]:
@@ -185,26 +204,30 @@ def file_document(
 
 def words(record: DecisionRecord) -> str:
     """The result as people may say it (S29): the nearest margin first, never more than was shown."""
-    rules = f"rule set {record.generation}"
+    rules, under = f"rule set {record.generation}", _under(record.overrides)
     margin = _nearest(record)
     match record.outcome:
         case Permitted():
-            said = f"{margin}permitted by {rules} under its assumptions"
+            said = f"{margin}permitted by {rules} under its assumptions{under}"
         case Repaired(_, counterexample):
             said = f"not permitted as asked: {counterexample.text}; "
-            said += f"repaired values permitted by {rules} under its assumptions"
+            said += f"repaired values permitted by {rules} under its assumptions{under}"
         case Refused(counterexample):
-            said = f"not permitted by {rules}: {counterexample.text}"
+            said = f"not permitted by {rules}{under}: {counterexample.text}"
         case Undetermined(reason) | Rejected(reason):
-            said = (
-                f"{type(record.outcome).__name__.lower()} under {rules}, so nothing was permitted: {reason}"
-            )
+            name = type(record.outcome).__name__.lower()
+            said = f"{name} under {rules}{under}, so nothing was permitted: {reason}"
     if record.fallback is not None and isinstance(record.fallback.result.verdict, Permitted):
         generation = record.fallback.request.generation
         said += f"; fallback `{record.written_by}` permitted by rule set {generation} under its assumptions"
+        said += _under(record.fallback.result.overrides)
     if record.written_by == "recovery":
         said += "; recovery: the backup was let out because no worst case grows by it; it is not permitted"
     return f"what-if: {said}" if record.what_if else said
+
+
+def _under(overrides: tuple[Override, ...]) -> str:
+    return f", {phrase(overrides)}" if overrides else ""
 
 
 def _nearest(record: DecisionRecord) -> str:

@@ -50,6 +50,7 @@ class _Job:
     generation: int
     texts: tuple[str, ...]
     recorded: Recorded
+    overridden: tuple[str, ...]
 
 
 class Rechecking:
@@ -85,7 +86,8 @@ class Rechecking:
             self._dropped += 1
             return
         recorded = _recorded(record, stands_on, point.carried)
-        self._jobs.append(_Job(point, record.id, generation, texts, recorded))
+        overridden = tuple(override.name for override in stands_on.result.overrides)
+        self._jobs.append(_Job(point, record.id, generation, texts, recorded, overridden))
         self._work.set()
 
     async def run(self) -> NoReturn:
@@ -133,7 +135,12 @@ class Rechecking:
             self._worker = WorkerProcess(_MODULE, name="recheck")
             await self._worker.start()
         texts = None if job.generation in self._told else list(job.texts)
-        ask = Judge(generation=job.generation, recorded=plain(job.recorded), texts=texts)
+        ask = Judge(
+            generation=job.generation,
+            recorded=plain(job.recorded),
+            texts=texts,
+            overridden=list(job.overridden),
+        )
         answer = await self._worker.ask(msgspec.msgpack.encode(ask), _ANSWER_S)
         self._told.add(job.generation)
         return msgspec.msgpack.decode(answer, type=Judgement)

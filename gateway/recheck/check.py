@@ -7,7 +7,7 @@ meet a violation here.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,6 +16,7 @@ from gateway.recheck.cases import misjudged_cases
 from gateway.recheck.declared import faults
 from gateway.recheck.language import truth
 from gateway.recheck.numbers import Units
+from gateway.recheck.overridden import set_aside
 from gateway.recheck.question import Question, Scene, scene_of
 from gateway.recheck.source import Range, moved, read_source, read_sources
 from gateway.recheck.walk import Walker
@@ -59,12 +60,20 @@ class Report:
         return frozenset(b.name for b in self.breaches if b.kind != "informational")
 
 
-def recheck(texts: Sequence[str], question: Question, *, samples: int = 32, seed: int = 0) -> Report:
+def recheck(
+    texts: Sequence[str],
+    question: Question,
+    *,
+    samples: int = 32,
+    seed: int = 0,
+    overridden: Collection[str] = (),
+) -> Report:
     """Every requirement of every module along every trajectory looked at, and the sets at its end.
 
-    Raises `LanguageError` for a module it cannot read, and where the question leaves out what a rule needs.
+    Of `overridden` constraints (`MODULE/CONSTRAINT`) a breach is only reported. Raises `LanguageError` for a
+    module it cannot read, an override that cannot be, and where the question leaves out what a rule needs.
     """
-    sources = read_sources(texts)
+    sources = set_aside(read_sources(texts), overridden)
     scene = scene_of(sources, question)
     if scene.undetermined:
         return Report(breaches=(), runs=0, undetermined=scene.undetermined)

@@ -37,7 +37,7 @@ def faults(
     for order in source.orders:
         if order.tag in new and order.tag in old:
             for what in out_of_order(order, old[order.tag], new[order.tag], held_s):
-                yield Fault(f"{order.id}.{what}", order.kind)
+                yield Fault(f"{order.id}.{what}", order.kind_of(what))
 
 
 def allowed(quantity: Quantity, value: Fraction) -> bool:

@@ -82,6 +82,11 @@ class Order:
     kind: str
     tag: str
     states: Mapping[Fraction, State]
+    reported: frozenset[str] = frozenset()  # of `order`, `min` and `max` what is overridden (S25)
+
+    def kind_of(self, end: str) -> str:
+        """The kind of its rule `order`, `min` or `max`."""
+        return "informational" if end in self.reported else self.kind
 
 
 @dataclass(frozen=True, slots=True)

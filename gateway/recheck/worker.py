@@ -29,6 +29,7 @@ class Judge(msgspec.Struct, frozen=True):
     generation: int
     recorded: dict[str, Any]
     texts: list[str] | None = None
+    overridden: list[str] = []  # constraints that are only reported (S25)
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -94,7 +95,7 @@ class Desk:
             found = premises(texts, recorded)
             if found.contradict:
                 return Judgement(unread=f"reading and prediction of `{found.contradict}` do not meet")
-            report = recheck(texts, question(recorded, found))
+            report = recheck(texts, question(recorded, found), overridden=ask.overridden)
         except LanguageError as exc:
             return Judgement(unread=str(exc))
         if report.undetermined:  # it has judged nothing, which is no consent

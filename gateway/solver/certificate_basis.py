@@ -19,6 +19,7 @@ import msgspec
 
 from gateway.core.durable import write_durably
 from gateway.core.errors import StorageError
+from gateway.core.override import Override, overrides_of, plain
 from gateway.core.tag import TagDefinition, TagId, TagKind, decimal_text
 from gateway.solver.compile import compile_module
 from gateway.solver.errors import CertificateError, ModuleRefusedError
@@ -64,6 +65,11 @@ class Basis:
         """Digests of the module texts."""
         return tuple(str(m["digest"]) for m in self.document["modules"])
 
+    @property
+    def overrides(self) -> tuple[Override, ...]:
+        """What was overridden; raises `ValueError` for what is no list of overrides."""
+        return overrides_of(self.document.get("overrides", ()))
+
     def rules(self, texts: Mapping[str, bytes], generation: int) -> RuleSet:
         """The rule set again, from the texts by digest.
 
@@ -73,7 +79,7 @@ class Basis:
         try:
             tags = {TagId(t): _definition(TagId(t), d) for t, d in self.document["tags"].items()}
             modules = [self._module(m, texts, tags) for m in self.document["modules"]]
-            rules = RuleSet.of(modules, generation)
+            rules = RuleSet.of(modules, generation, self.overrides)
             again = _document(rules, _budget(self.document), str(self.document["gateway"]))
         except ModuleRefusedError as exc:
             raise CertificateError(f"a module of the certificate cannot be used: {exc}") from exc
@@ -161,7 +167,7 @@ def _document(rules: RuleSet, budget: Budget, version: str) -> dict[str, Any]:
         "assumptions": {str(tag): _assumptions(v) for tag, v in rules.variables.items()},
         "disturbances": {name: _pair(ends) for name, ends in rules.disturbances.items()},
         "budget": {"rlimit": budget.rlimit, "timeout_ms": budget.timeout_ms},
-    }
+    } | ({"overrides": plain(rules.overrides)} if rules.overrides else {})
 
 
 def _tag(definition: TagDefinition) -> dict[str, Any]:

@@ -59,9 +59,12 @@ def set_aside(
         why = f"module `{override.module}` is not in force" if module is None else ""
         if module is not None:
             why = why_not(module, override.constraint)
-        if why or override.name in names:
-            source = override.module if module is None else module.source
-            problems.append(ConstraintError(source, 1, 1, why or f"`{override.name}` is overridden twice"))
+        if override.requested_by == override.confirmed_by:
+            why = why or f"`{override.name}` is overridden by one person alone, `{override.confirmed_by}`"
+        if override.name in names:
+            why = why or f"`{override.name}` is overridden twice"
+        if why:
+            problems.append(ConstraintError(override.module if module is None else module.source, 1, 1, why))
         names.add(override.name)
     return tuple(_reported(r) if _name(r) in names and r.constraint.kind == "standard" else r for r in rules)
 

@@ -18,6 +18,8 @@ import msgspec
 
 from gateway.core.decision import CheckRequest, DecisionId, DecisionRecord, Mode, PointId, WriteOutcome
 from gateway.core.errors import StorageError
+from gateway.core.override import overrides_of
+from gateway.core.override import plain as overrides_to_plain
 from gateway.core.tag import TagId, TagValue, number_text
 from gateway.storage.codec_checks import examination_to_plain, spelt, with_examinations
 from gateway.storage.codec_parts import (
@@ -160,7 +162,7 @@ def _record_to_plain(record: DecisionRecord) -> dict[str, Any]:
             "examined": examination_to_plain(record, record.examined),
             "fallback": examination_to_plain(record, record.fallback),
             "shadow": [finding_to_plain(f) for f in record.shadow],
-        }
+        } | ({"overrides": overrides_to_plain(record.overrides)} if record.overrides else {})
     except (ValueError, OverflowError) as exc:
         raise StorageError(f"decision `{record.id}` cannot be recorded: {exc}") from exc
 
@@ -189,6 +191,7 @@ def record_from_plain(plain: Mapping[str, Any]) -> DecisionRecord:
             certificate_digest=plain["certificate_digest"],
             what_if=plain.get("what_if", False),
             shadow=tuple(finding_from_plain(f) for f in plain.get("shadow", ())),
+            overrides=overrides_of(plain.get("overrides", ())),
         )
         return with_examinations(record, plain.get("examined"), plain.get("fallback"))
     except (KeyError, TypeError, ValueError, AttributeError) as exc:

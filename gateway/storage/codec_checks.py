@@ -17,6 +17,8 @@ from gateway.core.decision import (
     StateInterval,
     StateSet,
 )
+from gateway.core.override import overrides_of
+from gateway.core.override import plain as overrides_to_plain
 from gateway.core.restraint import UNRESTRAINED, Restraint
 from gateway.core.tag import TagId, decimal_text
 from gateway.storage.codec_parts import (
@@ -46,6 +48,8 @@ def examination_to_plain(record: DecisionRecord, examination: Examination | None
             "findings": [finding_to_plain(f) for f in result.findings],
         }
     )
+    if result.overrides != record.overrides:
+        said["overrides"] = overrides_to_plain(result.overrides)
     return spelt.of(request) | {
         "decision": None if request.decision == record.id else request.decision,
         "point": None if request.point == record.point else request.point,
@@ -133,6 +137,7 @@ def _result(record: DecisionRecord, plain: Mapping[str, Any]) -> CheckResult:
         timings_ms={stage: float(ms) for stage, ms in plain["timings_ms"].items()},
         proposal=None if plain["proposal"] is None else proposal_from_plain(plain["proposal"]),
         recovery=plain["recovery"],
+        overrides=overrides_of(plain["overrides"]) if "overrides" in plain else record.overrides,
     )
 
 

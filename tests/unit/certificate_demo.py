@@ -73,6 +73,7 @@ def decided(
         model_digest="sha256:model",
         timings_ms={"check": 1.5},
         examined=Examination(request=replace(request, decision=DecisionId(name)), result=result),
+        overrides=result.overrides,
     )
     return sealed(record, Basis.of(rules))
 

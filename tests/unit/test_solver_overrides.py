@@ -83,6 +83,8 @@ def test_a_module_that_is_not_in_force_and_a_rule_named_twice_are_refused() -> N
         under(replace(RAMP, module="boiler"))
     with pytest.raises(ModuleRefusedError, match="overridden twice"):
         under(RAMP, replace(RAMP, reason="again"))
+    with pytest.raises(ModuleRefusedError, match="by one person alone, `anna`"):
+        under(replace(RAMP, confirmed_by="anna"))
 
 
 ANY_RULE = st.sampled_from(
