@@ -40,13 +40,14 @@ class Events(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssumptionStatistics:
-    """Counters since start.
+    """Counters since start: decisions judged, measurements compared, those outside, trips that latched.
 
     `shadow_trips` are measurements that tripped while the point could not write: they lead to nothing but a
     refusal to arm (S28). `restarts`: windows began anew. `unread` decisions could not be judged; `dropped`
     ones came too fast; `lost` processes were replaced.
     """
 
+    judged: int
     measured: int
     outside: int
     trips: int
@@ -59,6 +60,7 @@ class AssumptionStatistics:
 
 @dataclass(slots=True)
 class _Counters:
+    judged: int = 0
     measured: int = 0
     outside: int = 0
     trips: int = 0
@@ -164,11 +166,7 @@ class Assumptions:
         try:
             found = await self._asked(job)
         except (WorkerLostError, OSError) as exc:
-            self._count.lost += 1
-            self._worker, self._problem = None, f"its process was lost: {exc}"
-            for watching in self._watching.values():
-                watching.forget()
-            log.warning("assumption_monitor_lost", problem=str(exc), then="its windows begin anew")
+            await self._lose(str(exc))
             await asyncio.sleep(_PAUSE_S)
             return
         if found is None:
@@ -184,12 +182,13 @@ class Assumptions:
         self._watching[job.point.settings.id].take(job.request.taken_at, found)
         if why := broken(found.residuals, self._units):
             await self._tripped(job, why)
+        self._count.judged += 1
 
     async def _asked(self, job: _Job) -> Watched | None:
         generation = job.request.generation
-        if self._worker is None or not self._worker.alive:
-            if self._worker is not None:
-                await self._worker.aclose(0.2)
+        if self._worker is not None and not self._worker.alive:
+            await self._lose("it died")
+        if self._worker is None:
             self._told.clear()
             self._worker = WorkerProcess(MODULE, name="assumptions")
             await self._worker.start()
@@ -201,6 +200,16 @@ class Assumptions:
         if not answer.problem:
             self._told.add(generation)
         return answer
+
+    async def _lose(self, problem: str) -> None:
+        worker, self._worker = self._worker, None
+        self._count.lost += 1
+        self._problem = f"its process was lost: {problem}"
+        for watching in self._watching.values():
+            watching.forget()
+        log.warning("assumption_monitor_lost", problem=problem, then="its windows begin anew")
+        if worker is not None:
+            await worker.aclose(0.2)
 
     async def _tripped(self, job: _Job, why: str) -> None:
         point = job.point

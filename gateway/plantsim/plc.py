@@ -5,14 +5,14 @@
 Register map, addresses from 0. Unit 1, input registers: 0 liveness, 1 status, 2 sequence accepted,
 3 reject code, 4 pump 0.1 %, 5 heater, 6 mixer, 7 level 0.001 m, 8 inflow 0.01 m3/h, 9 temperature 0.01 degC,
 10 sensor flags, 11 owner in force, 12 epoch in force. Unit 1, holding registers 100-108: the hand-over block
-(`Block`). Unit 2, holding registers 0-7: the local panel (`Panel`), a simulator's switches.
+(`Block`). Unit 2, holding registers 0-8: the local panel (`Panel`), a simulator's switches.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
 
 from gateway.plantsim.tank import Disturbances, Measurement, Outputs, Sensors, TankState, step
@@ -26,6 +26,7 @@ FALLBACK_RAMP_PCT_S = 10.0
 FALLBACK_LEVEL_M = 2.0
 LONGEST_STEP_S = 1.0  # a plant stopped for longer stood still for the rest
 _SUBSTEP_S = 0.1
+_LEAK_M_S = 0.0001  # of a count of the panel
 _SCAN_FAULT_S = 0.5
 _LOWEST_TEMPERATURE_C = 18.0  # coldest feed and coldest air: the tank cannot be colder
 _HIGHEST_TEMPERATURE_C = 100.0
@@ -56,6 +57,7 @@ class Panel(IntEnum):
     OWNER = 5
     EPOCH = 6
     PRESET_TEMPERATURE = 7  # 0.01 degC
+    LEAK = 8  # 0.1 mm/s of level that run out, beside the disturbances
 
 
 class Status(IntFlag):
@@ -129,7 +131,7 @@ class SoftPlc:
         self.state = TankState() if start is None else start
         self.working = Outputs(pump_pct=40.0, mixer=1) if working is None else working
         self.block = [0, 0, 0, 0, 0, *_raw(self.working), 0]
-        self.panel = [1, 0, 0, 3000, NO_PRESET, 1, 1, NO_PRESET]
+        self.panel = [1, 0, 0, 3000, NO_PRESET, 1, 1, NO_PRESET, 0]
         self.inputs = [0] * INPUT_COUNT
         self.late_scans = 0
         self._scan_s = scan_s
@@ -179,6 +181,8 @@ class SoftPlc:
             part = min(dt_s, _SUBSTEP_S)
             dt_s -= part
             disturbance = self._disturbances.advance(part)
+            leak = disturbance.leak_m_s - self.panel[Panel.LEAK] * _LEAK_M_S
+            disturbance = replace(disturbance, leak_m_s=leak)
             pump, heater, mixer = self.working.pump_pct, self.working.heater, self.working.mixer
             self.state = step(self.state, pump, heater, mixer, part, disturbance)
 

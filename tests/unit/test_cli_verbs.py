@@ -25,6 +25,7 @@ from gateway.link.messages import (
     GatewayState,
     ModuleState,
     PointState,
+    ResidualState,
     TagInfo,
     TagState,
 )
@@ -55,6 +56,7 @@ POINT = PointState(
     last_decision="d-7f3a",
     in_control=False,
     blocked="mode is shadow",
+    residuals=[ResidualState("TK1.LT101", 10, -0.0125, 0.0, 0.259, 1)],
 )
 MODULE = ModuleState(
     id="lower-limit",
@@ -160,6 +162,7 @@ async def test_status_shows_what_needs_a_person(tmp_path: Path) -> None:
         "mode is shadow",
         "lower.json:3:7: unknown tag `PT_204`",
         "CPUExecutionProvider",
+        "assumptions: watched over up to 10 steps; TK1.LT101 uses 25 % of the band predicted over 10 steps",
     ):
         assert part in result.output
     assert "\x1b" not in result.output

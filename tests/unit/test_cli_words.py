@@ -10,7 +10,7 @@ from rich.console import Console
 from gateway.cli import show, words
 from gateway.cli.explaining import explain
 from gateway.cli.following import News
-from gateway.link.messages import DecisionView, TagInfo, TagState
+from gateway.link.messages import DecisionView, PointState, ResidualState, TagInfo, TagState
 
 
 def a_view(**changes: object) -> DecisionView:
@@ -221,3 +221,32 @@ def test_following_for_ever_needs_bounded_memory() -> None:
     for number in range(10_000):
         assert news.is_new(a_view(id=f"d-{number}", at_ns=number))
     assert len(news._shown) <= 4096
+
+
+def test_s16_the_status_line_names_the_tag_that_is_nearest_to_the_end_of_its_band() -> None:
+    def said(*residuals: ResidualState) -> str:
+        return words.assumptions_sentence(
+            PointState(
+                id="tank",
+                mode="armed",
+                inputs=[],
+                outputs=[],
+                model="",
+                alarm="",
+                last_decision="",
+                in_control=True,
+                blocked="",
+                residuals=list(residuals),
+            )
+        )
+
+    assert said() == "assumptions: nothing measured against a prediction yet"
+    near = ResidualState("FT", 1, 0.1, 0.0, 0.998, 0)
+    missed = ResidualState("LT", 60, 0.3, 0.0123456, 1.2, 2)
+    assert (
+        said(near)
+        == "assumptions: watched over up to 1 step; FT uses 99 % of the band predicted over one step"
+    )
+    assert said(near, missed) == (
+        "assumptions: watched over up to 60 steps; LT is outside what was predicted over 60 steps, by 0.01235"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections import OrderedDict
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,13 +19,13 @@ from gateway.link.server import Peer
 from tests.fakes.pipeline import House
 
 
-def asks() -> Asks:
+def asks(modes: object = None, operators: tuple[str, ...] = ()) -> Asks:
     """A gateway with the one point `tank` and nothing decided yet."""
 
     async def recent(_limit: int, _point: str | None) -> list[Any]:
         return []
 
-    config = SimpleNamespace(opcua=None, access=SimpleNamespace(operators=(), engineers=()))
+    config = SimpleNamespace(opcua=None, access=SimpleNamespace(operators=operators, engineers=()))
     house = House()
     nothing = Mock()  # never reached
     return Asks(
@@ -32,7 +33,7 @@ def asks() -> Asks:
         access=Access(cast("GatewayConfig", config)),
         lanes={house.point.settings.id: house.lane},
         store=house.store,
-        modes=nothing,
+        modes=cast("Any", modes or nothing),
         bindings=nothing,
         runtime=nothing,
         overview=nothing,
@@ -60,3 +61,40 @@ async def test_decisions_of_a_known_point_or_of_all_are_no_error() -> None:
         answer = await asked("decisions", point=point)
         assert answer.ok
         assert answer.result == []
+
+
+class Latched:
+    """Modes with one point that is latched."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[tuple[str, str]] = []
+
+    def holds(self, source: str) -> str:
+        return "broken assumption (S16): whatever" if source == "point:tank" else ""
+
+    async def acknowledge(self, source: str, who: str) -> str:
+        self.acknowledged.append((source, who))
+        return ""
+
+
+async def test_s16_s27_what_lets_a_point_be_armed_again_is_acknowledged_by_an_engineer_only() -> None:
+    modes, nobody = Latched(), pwd.getpwnam("nobody")
+    gateway = asks(modes, operators=("nobody",))
+    operator, engineer = (
+        Peer(uid=nobody.pw_uid, user="nobody", pid=1),
+        Peer(uid=os.getuid(), user="anna", pid=1),
+    )
+
+    async def ack(source: str, peer: Peer) -> Answer:
+        return await gateway.answer(
+            Ask(id=1, verb="ack", args={"source": source}, deadline_ms=1000.0, user=""), peer
+        )
+
+    refused = await ack("point:tank", operator)
+    assert refused.error == (
+        "acknowledging `point:tank` needs the role engineer; `nobody` is operator: "
+        "broken assumption (S16): whatever"
+    )
+    assert (await ack("module:tank", operator)).ok
+    assert (await ack("point:tank", engineer)).ok
+    assert modes.acknowledged == [("module:tank", "nobody"), ("point:tank", "anna")]

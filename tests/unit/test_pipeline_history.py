@@ -202,3 +202,20 @@ def test_s6_many_decisions_a_second_thin_the_record_and_never_loosen_a_ramp() ->
         assert min(e.value + limit * Fraction(1 + e.ceased_s_ago) for e in listed) == highest
         assert max(e.value - limit * Fraction(1 + e.ceased_s_ago) for e in listed) == lowest
     assert len(history._stretches) < 200
+
+
+def test_s16_it_is_known_since_when_the_values_in_force_were_seen_without_interruption() -> None:
+    history = OutputHistory()
+    assert history.in_sight_since == float("-inf")
+    history.observe(OLD, 100.0)
+    history.observe(NEW, 101.0)
+    history.confirm(NEW, 102.0)
+    assert history.in_sight_since == 100.0
+    history.out_of_sight(103.0)
+    history.observe(NEW, 102.9)  # of before: still nobody knows
+    assert history.in_sight_since == 100.0
+    history.observe(NEW, 104.0)
+    assert history.in_sight_since == 104.0
+    history.out_of_sight(105.0)
+    history.confirm(NEW, 106.0)  # the PLC's own word, with the write
+    assert history.in_sight_since == 106.0

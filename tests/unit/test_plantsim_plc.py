@@ -257,3 +257,13 @@ def test_a_step_limit_of_the_plc_refuses_a_larger_step_as_out_of_range() -> None
     before = round(rig.plc.working.pump_pct * 10)
     assert rig.write(block(1, pump=before + 210)).reject is Reject.RANGE
     assert rig.write(block(2, lease=2, pump=before + 150)).in_control
+
+
+def test_a_leak_set_at_the_panel_runs_out_beside_the_disturbances() -> None:
+    tight, leaking = Rig(), Rig()
+    leaking.plc.panel[Panel.LEAK] = 20  # 2 mm/s
+    apart = tight.scan(10.0).state.level_m - leaking.scan(10.0).state.level_m
+    assert apart == pytest.approx(0.020, abs=1e-9)
+    leaking.plc.panel[Panel.LEAK] = 0
+    apart = tight.scan(5.0).state.level_m - leaking.scan(5.0).state.level_m
+    assert apart == pytest.approx(0.020, abs=1e-9)

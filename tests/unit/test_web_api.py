@@ -120,6 +120,11 @@ async def test_metrics_are_prometheus_text(client: httpx.AsyncClient) -> None:
     assert samples["o3_tags", "bad"] == 1
     assert samples["o3_part_ok", "modbus plc1"] == 1
     assert samples["o3_modules", "refused"] == 1
+    level = ("buffer-tank", "TK1.LT101", "10")
+    assert samples["o3_assumption_residual", *level] == -0.0125
+    assert samples["o3_assumption_outside", *level] == 0
+    assert samples["o3_assumption_used_share", *level] == 0.25
+    assert samples["o3_assumption_missed", *level] == 1
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8480", "127.0.0.1.evil.example", "[::2]", ""])

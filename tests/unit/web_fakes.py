@@ -16,6 +16,7 @@ from gateway.link.messages import (
     GatewayState,
     ModuleState,
     PointState,
+    ResidualState,
     TagInfo,
     TagState,
 )
@@ -110,6 +111,7 @@ def snapshot(**changes: Any) -> list[FeedItem]:  # noqa: ANN401 - fields of the 
         last_decision="d-3",
         in_control=True,
         blocked="",
+        residuals=[ResidualState("TK1.LT101", 10, -0.0125, 0.0, 0.25, 1)],
     )
     alarm = Alarm(
         source="module:broken",
