@@ -26,7 +26,7 @@ from gateway.core.quality import StatusCode
 from gateway.core.restraint import UNRESTRAINED, Restraint
 from gateway.core.tagstore import Snapshot, TagStore
 from gateway.pipeline.point import Point
-from gateway.pipeline.rules import RulesHolder
+from gateway.pipeline.rules import Overdue, RulesHolder, nothing_overdue
 from gateway.pipeline.working import Decided, Working, register_values, with_what_if
 
 PROPOSE_SHARE = 0.6  # of the deadline: what is left must do for check, audit and write
@@ -45,10 +45,12 @@ class Decider:
         rules: RulesHolder,
         link_session: Callable[[], int],
         certify: Callable[[DecisionRecord], str],
+        overdue: Overdue = nothing_overdue,
     ) -> None:
+        """`overdue` says which override of a rule set has ended, or "" (S25)."""
         self._clock, self._store, self._checker = clock, store, checker
         self._audit, self._rules = audit, rules
-        self._link_session, self._certify = link_session, certify
+        self._link_session, self._certify, self._overdue = link_session, certify, overdue
 
     async def decide(self, point: Point, request: DecisionRequest) -> Decided:
         """The decision with its record durable; nothing is written yet.
@@ -109,6 +111,7 @@ class Decider:
             examined=next((c for c in work.checks if c.request.may_repair), None),
             fallback=work.checks[-1] if written_by and written_by != "verdict" else None,
             shadow=result.shadow,
+            overrides=result.overrides,
         )
         return replace(record, certificate_digest=self._certify(record))
 
@@ -172,6 +175,8 @@ class Decider:
             spent_ms = 1000 * (self._clock.monotonic() - started)
             work.timings["check"] = work.timings.get("check", 0.0) + spent_ms
             if self._rules.current.generation == rules.generation:
+                if why := self._overdue(rules):
+                    return _undetermined(work, why), None
                 work.checks.append(Examination(request=request, result=result))
                 return result, state
             if work.request.deadline.passed(self._clock):
@@ -221,7 +226,7 @@ class Decider:
         settings, snapshot = work.point.settings, work.snapshot
         if work.request.deadline.passed(self._clock):
             return "the deadline passed while the request waited"
-        why = work.rules.unusable_for(settings.required_modules)
+        why = work.rules.unusable_for(settings.required_modules) or self._overdue(work.rules)
         if why:
             return why
         needed = [tag for tag in settings.inputs if tag not in work.rules.tolerated]
@@ -270,4 +275,5 @@ def _undetermined(work: Working, reason: str) -> CheckResult:
         findings=(),
         generation=work.rules.generation,
         rule_set_digest=work.rules.digest,
+        overrides=work.rules.overrides,
     )

@@ -21,6 +21,7 @@ class GateFacts:
     session_now: int
     generation_used: int
     generation_now: int
+    override_over: str  # which override of the rule set has ended (S25), in words; "" while all last
     unusable_input: str  # an input whose newest sample is not plain Good, "" when all are
     outside_proof: str  # which newest sample contradicts what the check proved, in words; "" when none does
     not_live: str  # why the device cannot be known to run its program (S14), in words; "" when it is
@@ -44,6 +45,7 @@ def gate(facts: GateFacts) -> str:
             facts.generation_used != facts.generation_now,
             f"rule set {facts.generation_now} came into force after the check under {facts.generation_used}",
         ),
+        (bool(facts.override_over), facts.override_over),
         (bool(facts.not_live), facts.not_live),
         (bool(facts.unusable_input), f"the newest sample of `{facts.unusable_input}` is not Good"),
         (bool(facts.outside_proof), facts.outside_proof),

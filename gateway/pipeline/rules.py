@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from gateway.core.override import Override
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId
 
@@ -20,6 +21,7 @@ class RulesInForce:
     disproved: str = ""  # why none may even stay armed; empty while a proof is still under way
     tolerated: frozenset[TagId] = frozenset()  # inputs that may be bad, missing or old: the rules decide
     accepted: Mapping[TagId, frozenset[str]] = field(default_factory=dict)  # qualities usable besides Good
+    overrides: tuple[Override, ...] = ()  # in force with it, each for its time only (S25)
 
     def usable(self, tag: TagId, status: StatusCode) -> bool:
         """Whether a reading of that quality may stand behind a write: plain Good, or accepted (S15)."""
@@ -31,6 +33,14 @@ class RulesInForce:
             return "no constraint module is in force, and an empty rule set permits nothing"
         missing = [m for m in required if m not in self.modules]
         return f"required module `{missing[0]}` is not in force" if missing else ""
+
+
+Overdue = Callable[[RulesInForce], str]  # which override of a set is over by now, in words; empty: none
+
+
+def nothing_overdue(_rules: RulesInForce) -> str:
+    """For a gateway without overrides."""
+    return ""
 
 
 class RulesHolder:

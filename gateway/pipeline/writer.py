@@ -11,7 +11,7 @@ from gateway.core.tagstore import TagStore
 from gateway.pipeline.gate import GateFacts, gate
 from gateway.pipeline.point import Point
 from gateway.pipeline.proved import outside_proof
-from gateway.pipeline.rules import RulesHolder
+from gateway.pipeline.rules import Overdue, RulesHolder, nothing_overdue
 from gateway.pipeline.working import Decided, Working
 
 _RELEASE_S = 0.5  # of its own: a decision ends without anything to write mostly because its time is over
@@ -29,11 +29,15 @@ class SetpointWriter:
         link_session: Callable[[], int],
         writes_stopped: Callable[[], bool],
         not_live: Callable[[Point], str],
+        overdue: Overdue = nothing_overdue,
     ) -> None:
-        """`not_live` says why a point's devices cannot be known to run their programs now, or "" (S14)."""
+        """`not_live` says why a point's devices cannot be known to run their programs now, or "" (S14).
+
+        `overdue` says which override of a rule set has ended, or "" (S25).
+        """
         self._clock, self._store, self._rules = clock, store, rules
         self._link_session, self._writes_stopped = link_session, writes_stopped
-        self._not_live = not_live
+        self._not_live, self._overdue = not_live, overdue
 
     async def carry_out(self, decided: Decided) -> tuple[WriteOutcome | None, str]:
         """Outcome and reason; outcome None where nothing was to be written.
@@ -92,6 +96,7 @@ class SetpointWriter:
             session_now=self._link_session(),
             generation_used=record.generation,
             generation_now=self._rules.current.generation,
+            override_over=self._overdue(work.rules),
             unusable_input=_unusable_input(work, newest),
             outside_proof=outside_proof(
                 work.checks[-1],

@@ -173,7 +173,7 @@ class House:
         self.checker = LimitChecker(self.rules)
         self.session = 1
         self.stopped = False
-        self.not_live = ""
+        self.not_live = self.overdue = ""
         self.point = Point(
             PointSettings(
                 id=PointId("tank"),
@@ -213,6 +213,7 @@ class House:
             rules=self.rules,
             link_session=lambda: self.session,
             certify=lambda _record: "certificate",
+            overdue=lambda _rules: self.overdue,
         )
         self.writer = SetpointWriter(
             clock=self.clock,
@@ -221,6 +222,7 @@ class House:
             link_session=lambda: self.session,
             writes_stopped=lambda: self.stopped,
             not_live=lambda _point: self.not_live,
+            overdue=lambda _rules: self.overdue,
         )
         self.reports: list[tuple[DecisionRecord, str]] = []
         self.lane = Lane(
