@@ -54,10 +54,13 @@ def _print_counterexample(out: Console, view: DecisionView) -> None:
         missed = f" misses its limit by {said.margin.removeprefix('-')}" if said.margin else ""
         out.print(f"  {said.constraint}{missed}{place}")
     if said.assignment:
+        shown = words.plant_terms(said.assignment)
         table = _section("variable", "value")
-        for name, value in said.assignment.items():
+        for name, value in shown.items():
             table.add_row(name, value)
         out.print(table)
+        if hidden := len(said.assignment) - len(shown):
+            out.print(f"  and {hidden} more in --json: disturbances, what was in force, timing")
 
 
 def _print_margins(out: Console, view: DecisionView) -> None:

@@ -20,6 +20,7 @@ OUTCOME_STYLE = {
 }
 WRITE_STYLE = {"confirmed": "green", "": "bright_black"}
 _NS_PER_S = 1_000_000_000
+_START = "start:"  # where a state began, in an assignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,16 @@ def counterexample_parts(view: DecisionView) -> Said | None:
         where=str(document.get("where", "")),
         assignment={str(k): str(v) for k, v in assignment.items()} if isinstance(assignment, dict) else {},
     )
+
+
+def plant_terms(assignment: dict[str, str]) -> dict[str, str]:
+    """Of a counterexample what a plant has: tags where the limit is missed, where they began, and when."""
+    shown = {name: value for name, value in assignment.items() if ":" not in name and name != "at_s"}
+    begun = {name.removeprefix(_START): v for name, v in assignment.items() if name.startswith(_START)}
+    shown |= {f"{name} when read": v for name, v in begun.items() if shown.get(name) != v}
+    if (at := assignment.get("at_s", "0")) != "0":
+        shown["seconds after the reading"] = at
+    return shown
 
 
 def sample_parts(text: str) -> tuple[str, str]:

@@ -144,6 +144,23 @@ def test_explain_shows_words_with_brackets_as_they_are() -> None:
     assert "unit [bold]m[/bold]" in explained(a_view(outcome="rejected", reason="unit [bold]m[/bold]"))
 
 
+# The whole assignment is for machines; a person reads tags, where they began, and when.
+def test_a_counterexample_shows_what_a_plant_has_and_counts_the_rest() -> None:
+    assignment = {"TK1.LT101": "3.61", "start:TK1.LT101": "3.5", "TK1.P101.SP": "0", "start:TK1.P101.SP": "0"}
+    document = {"assignment": assignment | {"d0:leak": "0.0005", "old:TK1.P101.SP": "12", "at_s": "1.2"}}
+
+    said = explained(a_view(outcome="refused", counterexample_json=json.dumps(document)))
+
+    assert words.plant_terms(document["assignment"]) == {
+        "TK1.LT101": "3.61",
+        "TK1.P101.SP": "0",
+        "TK1.LT101 when read": "3.5",
+        "seconds after the reading": "1.2",
+    }
+    assert "d0:leak" not in said
+    assert "and 3 more in --json" in said
+
+
 @pytest.mark.parametrize("text", ["", "null", "[]", "{", '{"assignment": 3}'])
 def test_a_counterexample_nobody_can_read_does_not_stop_the_explanation(text: str) -> None:
     assert "d-7f3a" in explained(a_view(counterexample_json=text, margins=[], inputs={}, timings_ms={}))
