@@ -38,7 +38,7 @@ def verify(
     """Walk the whole chain and say whether every record is as it was appended."""
     from gateway.core.errors import StorageError  # noqa: PLC0415  # as below
 
-    path = _log(state_dir)
+    path = log_file(state_dir)
     try:
         report = _walked(path, quiet=as_json or not sys.stderr.isatty())
     except StorageError as exc:
@@ -68,7 +68,8 @@ def sentence(path: Path, report: ChainReport) -> str:
     )
 
 
-def _log(given: Path | None) -> Path:
+def log_file(given: Path | None) -> Path:
+    """The audit log of a state folder; of the installed gateway, or the demo, where none is given."""
     if given is not None:
         return given / _FILE if given.is_dir() or not given.exists() else given
     return next((d / _FILE for d in _STATE_DIRS if (d / _FILE).exists()), _STATE_DIRS[0] / _FILE)

@@ -17,6 +17,7 @@ import typer
 from gateway.cli import (
     analyzing,
     auditing,
+    backtesting,
     binding,
     certificate,
     compiling,
@@ -41,6 +42,7 @@ app.add_typer(certificate.app)
 app.add_typer(schema.app)
 app.add_typer(compiling.key_app)
 app.command("analyze")(analyzing.analyze_file)
+app.command("backtest")(backtesting.backtest_file)
 app.command("identify")(identifying.identify)
 app.command("compile")(compiling.compile_file)
 app.command("disassemble")(compiling.disassemble_file)
