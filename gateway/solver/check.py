@@ -59,6 +59,11 @@ class Checks:
         if self.rules.modules:
             self._prepared(hold_s, effect_delay_s)
 
+    @property
+    def outlines(self) -> dict[str, bool]:
+        """What Z3 said of the rules' outlines, for a worker that loads the same set."""
+        return self._judge.outlines
+
     def check(
         self, request: CheckRequest, late: Callable[[], bool] = lambda: False
     ) -> tuple[CheckResult, StateSet | None]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from gateway.solver.affine import Affine, Formula, mapped, symbol, symbols
+from gateway.solver.affine import Affine, Formula, atoms, mapped, symbol, symbols
 from gateway.solver.canonical import form_text, formula_text, premises
 from gateway.solver.ruleset import Rule, RuleSet
 
@@ -102,8 +102,9 @@ def condense(
             duties += course.duties(index, rule, _kind(rules, index))
         else:
             duties += [Duty(index, d.instant, d.old, d.formula, d.drift, d.backup) for d in found]
-    used = frozenset(f"x:{v.tag}" for v in rules.measured)
-    used = used.union(*(symbols(duty.formula) for duty in duties))
+    used = {f"x:{v.tag}" for v in rules.measured}
+    for duty in duties:
+        used.update(*(atom.form.symbols for atom in atoms(duty.formula)))
     ordered = tuple(sorted(used))
     return Plan(delay, end, step, segments, everything, tuple(duties), ordered, names, _whole(rules, ordered))
 

@@ -180,6 +180,12 @@ class Judge:
             self._prepared[key] = Prepared(self.rules, self._shelf, delay, hold, self._budget)
         return self._prepared[key]
 
+    @property
+    def outlines(self) -> dict[str, bool]:
+        """By key of a rule's part whether it has an outline; those of which Z3 did not say are left out."""
+        every = (part for prepared in self._prepared.values() for part in prepared.query.parts)
+        return {p.key: p.outline.formula is not None for p in every if p.outline is not None}
+
     def judge(
         self, prepared: Prepared, facts: Facts, new: Mapping[TagId, Fraction], *, as_backup: bool = False
     ) -> Judgement:

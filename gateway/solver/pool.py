@@ -26,13 +26,11 @@ from gateway.solver.wire import (
     Done,
     Drop,
     Failed,
-    Load,
     Prepare,
     Prove,
     Proved,
     answers,
     encoder,
-    given,
     result,
 )
 from gateway.supervision.worker import WorkerProcess
@@ -378,18 +376,11 @@ class CheckerPool:
         raise PoolError(f"rule set {kept.rules.generation} cannot be loaded: {lost}")
 
     async def _give(self, seat: Seat, kept: Kept, *, warm: bool) -> None:
-        rule_set, trial = kept.rules, kept.trial
-        ask = Load(
-            generation=rule_set.generation,
-            modules=given(rule_set),
-            tags=tuple((rule_set if trial is None else trial).definitions.values()),
-            warm=tuple(self._warm) if warm else (),
-            trial=given(trial) if trial is not None else (),
-            overrides=rule_set.overrides,
-        )
+        rule_set, ask = kept.rules, kept.ask(self._warm if warm else ())
         answer = await self._ask(seat, ask, LOAD_TIMEOUT_S + LOAD_EACH_S * len(rule_set.modules))
         if isinstance(answer, Done) and answer.digest == rule_set.digest:
             seat.loaded.add(rule_set.generation)
+            kept.learn(answer)
             return
         reason = answer.reason if isinstance(answer, Failed) else "its digest of the set differs"
         raise PoolError(f"solver worker {seat.number} refused rule set {rule_set.generation}: {reason}")

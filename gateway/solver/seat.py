@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.core.ports import CheckRequest
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.wire import Done, Load, given
 from gateway.supervision.worker import WorkerProcess
 
 RECYCLE_CHECKS = 200_000
@@ -28,12 +30,37 @@ class PoolStatistics:
     generations: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Kept:
-    """A rule set every worker has, and the same with the shadow modules where there are any."""
+    """A rule set every worker has, and the same with the shadow modules where there are any.
+
+    What one worker found out about it, the next need not: the workers are the same program, and Z3's answer
+    is to the same question.
+    """
 
     rules: RuleSet
     trial: RuleSet | None = None
+    examined: bool = False  # no contradiction between the modules
+    outlines: dict[str, bool] = field(default_factory=dict)
+
+    def ask(self, warm: Iterable[tuple[float, float]]) -> Load:
+        """What a worker is told; it builds the plans for these (hold, effect delay) pairs."""
+        every = self.rules if self.trial is None else self.trial
+        return Load(
+            generation=self.rules.generation,
+            modules=given(self.rules),
+            tags=tuple(every.definitions.values()),
+            warm=tuple(warm),
+            trial=given(self.trial) if self.trial is not None else (),
+            overrides=self.rules.overrides,
+            examined=self.examined,
+            outlines=self.outlines,
+        )
+
+    def learn(self, done: Done) -> None:
+        """Keep what a worker that has loaded the set found out."""
+        self.examined = True
+        self.outlines.update(done.outlines)
 
 
 @dataclass(slots=True, eq=False)

@@ -37,6 +37,8 @@ class Load(msgspec.Struct, tag=True, frozen=True):
     warm: tuple[tuple[float, float], ...]
     trial: tuple[tuple[str, str, int], ...] = ()  # the same with the shadow modules; empty: none
     overrides: tuple[Override, ...] = ()
+    examined: bool = False  # another worker of the pool has found no contradiction between the modules
+    outlines: dict[str, bool] = {}  # what Z3 said in another one, by part of a plan; see `Shelf.kept`
 
 
 class Drop(msgspec.Struct, tag=True, frozen=True):
@@ -83,9 +85,10 @@ class Compare(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, tag=True, frozen=True):
-    """It is so; `digest` is the loaded rule set's."""
+    """It is so; of a loaded rule set `digest` is its own, and `outlines` is what Z3 said of its rules'."""
 
     digest: str = ""
+    outlines: dict[str, bool] = {}
 
 
 class Failed(msgspec.Struct, tag=True, frozen=True):

@@ -1,4 +1,4 @@
-"""The solver worker: one process, one Z3 context for each rule set, one frame in, one frame out."""
+"""The solver worker: one process, one Z3 context, one frame in, one frame out."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from gateway.solver.analysis.conflicts import together
 from gateway.solver.check import Checks, millis_up
 from gateway.solver.compile import compile_module
 from gateway.solver.errors import ModuleRefusedError
+from gateway.solver.module import Module
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.safeset import prove
 from gateway.solver.shadow import Trial
+from gateway.solver.shelf import Shelf
 from gateway.solver.wire import (
     Answer,
     Ask,
@@ -45,6 +47,7 @@ from gateway.supervision.frames import receive, send
 log = structlog.get_logger().bind(component="solver_worker")
 
 CONFLICT_S = 1.0  # for the search for a contradiction between modules, at load
+_LOADS_BETWEEN_SWEEPS = 16  # of everything that was ever loaded: some 20 ms
 _CHECKS_BETWEEN_COLLECTIONS = 64  # a full pass takes about a millisecond once what was loaded is frozen
 
 
@@ -55,6 +58,7 @@ class Desk:
         self._loaded: dict[int, Checks] = {}
         self._trials: dict[int, Trial] = {}  # with modules in shadow
         self._told: CheckRequest | None = None  # the premises told last
+        self._shelf = Shelf()
 
     def prepare(self, ask: Prepare) -> None:
         """Get ready for checks on what `ask` says; a set that is not loaded is told when one is asked for."""
@@ -99,22 +103,56 @@ class Desk:
     def _load(self, ask: Load) -> Answer:
         tags = {d.id: d for d in ask.tags}
         try:
-            rules = _rules(ask.modules, tags, ask.generation, ask.overrides)
+            rules = self._rules(ask.modules, tags, ask.generation, ask.overrides)
         except ModuleRefusedError as exc:
             return Failed(str(exc))
-        if (conflict := _conflict(rules)) is not None:
+        if not ask.examined and (conflict := _conflict(rules)) is not None:
             return Failed(conflict)
-        checks = Checks(rules)
+        self._shelf.kept = ask.outlines
+        checks = Checks(rules, shelf=self._shelf)
         for hold_s, effect_delay_s in ask.warm:
             checks.warm(hold_s, effect_delay_s)
+        self._rehearse(checks)
         self._loaded[ask.generation] = checks
         if ask.trial:
             self._load_trial(ask, tags, rules)
-        return Done(rules.digest)
+        return Done(rules.digest, checks.outlines)
+
+    def _rehearse(self, checks: Checks) -> None:
+        """One check on the premises told last: what Z3 puts off until its first one no decision has to pay.
+
+        Nothing is decided, and what it says is not kept.
+        """
+        if self._told is None:
+            return
+        try:
+            checks.check(replace(self._told, generation=checks.rules.generation, may_repair=False))
+        except Exception:  # the first decision on such premises finds that again, and is undetermined
+            log.exception("rehearsal_failed", generation=checks.rules.generation)
+
+    def _rules(
+        self,
+        modules: Iterable[tuple[str, str, int]],
+        tags: Mapping[TagId, TagDefinition],
+        generation: int,
+        overrides: Iterable[Override] = (),
+    ) -> RuleSet:
+        """The rule set of module texts, each with the priority it has here; raises `ModuleRefusedError`.
+
+        What a loaded set has of the same text and tags is not compiled again.
+        """
+        loaded = {(m.source, m.text): m for checks in self._loaded.values() for m in checks.rules.modules}
+        found: list[Module] = []
+        for source, text, priority in modules:
+            module = loaded.get((source, text))
+            if module is None or not _over(module, tags):
+                module = compile_module(text.encode(), source, tags)
+            found.append(replace(module, priority=priority))
+        return RuleSet.of(found, generation, overrides)
 
     def _load_trial(self, ask: Load, tags: Mapping[TagId, TagDefinition], rules: RuleSet) -> None:
         try:
-            trial = Trial(_rules(ask.trial, tags, ask.generation), rules)
+            trial = Trial(self._rules(ask.trial, tags, ask.generation), rules)
             for hold_s, effect_delay_s in ask.warm:
                 trial.warm(millis_up(effect_delay_s), millis_up(hold_s))
         except Exception:  # a module in shadow stops nothing, whatever is wrong with it
@@ -146,24 +184,15 @@ def _conflict(rules: RuleSet) -> str | None:
     return next((finding.said for finding in found if finding.level == "refused"), None)
 
 
-def _rules(
-    modules: Iterable[tuple[str, str, int]],
-    tags: Mapping[TagId, TagDefinition],
-    generation: int,
-    overrides: Iterable[Override] = (),
-) -> RuleSet:
-    """The rule set of module texts, each with the priority it has here; raises `ModuleRefusedError`."""
-    compiled = (
-        replace(compile_module(text.encode(), source, tags), priority=priority)
-        for source, text, priority in modules
-    )
-    return RuleSet.of(compiled, generation, overrides)
+def _over(module: Module, tags: Mapping[TagId, TagDefinition]) -> bool:
+    """Whether a module was compiled over these definitions."""
+    return all(v.hidden or tags.get(v.tag) == v.definition for v in module.variables.values())
 
 
 def serve(sock: socket.socket) -> None:
     """Answer frames until end of stream. Garbage is collected between them, never within a check."""
     desk = Desk()
-    since_full = 0
+    since_full = loads = 0
     gc.disable()
     while (body := receive(sock)) is not None:
         ask = asks.decode(body)  # what cannot be decoded ends the worker: nobody would know what was answered
@@ -178,9 +207,11 @@ def serve(sock: socket.socket) -> None:
         send(sock, encoder.encode(answer))
         since_full += 1
         if isinstance(ask, Load):
-            gc.unfreeze()  # sets that were dropped meanwhile
-            gc.collect()
+            if loads % _LOADS_BETWEEN_SWEEPS == 0:  # a dropped set leaves little that only this finds
+                gc.unfreeze()
+                gc.collect()
             gc.freeze()
+            loads += 1
         elif since_full >= _CHECKS_BETWEEN_COLLECTIONS:
             since_full = 0
             gc.collect()
