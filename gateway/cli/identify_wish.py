@@ -31,7 +31,6 @@ class Options:
 
     point: str | None
     table: Path | None
-    time_column: str | None
     config: Path | None
     tags: Path | None
     like: Path | None

@@ -17,6 +17,7 @@ from gateway.cli.schema import Config, TagsCsv
 if TYPE_CHECKING:
     from gateway.cli.identify_wish import Told
     from gateway.solver.identify.identify import Identified
+    from gateway.solver.identify.series import Recording
 
 _SINCE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
@@ -75,16 +76,13 @@ def identify(  # one option a line of the help
     as_json: AsJson = False,
 ) -> None:
     """Fit dynamics and disturbance bands to recorded data, as a draft; status 1 where that cannot be done."""
-    from gateway.cli import identify_wish, recorded  # noqa: PLC0415  # pydantic, numpy
-    from gateway.solver.identify import evidence  # noqa: PLC0415  # numpy
-    from gateway.solver.identify.draft import draft  # noqa: PLC0415
-    from gateway.solver.identify.identify import Wish, identified  # noqa: PLC0415
+    from gateway.cli import identify_wish  # noqa: PLC0415  # pydantic, numpy
 
+    since_s = _seconds(since, "--since")
     told = identify_wish.told(
         identify_wish.Options(
             point=point,
             table=table,
-            time_column=time_column,
             config=config,
             tags=tags,
             like=like,
@@ -97,11 +95,34 @@ def identify(  # one option a line of the help
     )
     _may_write(told, output)
     if table is not None:
-        recording, source = recorded.of_table(table, time_column, told.channels), str(table)
+        recording, source = _of_table(table, time_column, told)
     else:
-        oldest = time.time_ns() - int(_seconds(since, "--since") * 1e9)
-        recording = recorded.of_decisions(told.audit, told.point, oldest, told.channels)
-        source = f"decisions of point `{told.point}` in `{told.audit}`, the last {since}"
+        recording, source = _of_decisions(told, since_s, since)
+    _draft(told, recording, source, output, plot, as_json=as_json)
+
+
+def _of_table(table: Path, time_column: str | None, told: Told) -> tuple[Recording, str]:
+    from gateway.cli import recorded  # noqa: PLC0415
+
+    return recorded.of_table(table, time_column, told.channels), str(table)
+
+
+def _of_decisions(told: Told, since_s: float, since: str) -> tuple[Recording, str]:
+    from gateway.cli import recorded  # noqa: PLC0415
+
+    oldest = time.time_ns() - int(since_s * 1e9)
+    recording = recorded.of_decisions(told.audit, told.point, oldest, told.channels)
+    return recording, f"decisions of point `{told.point}` in `{told.audit}`, the last {since}"
+
+
+def _draft(
+    told: Told, recording: Recording, source: str, output: Path | None, plot: Path | None, *, as_json: bool
+) -> None:
+    """Fit, write what was asked for, and tell; ends the verb where nothing may be concluded."""
+    from gateway.solver.identify import evidence  # noqa: PLC0415  # numpy
+    from gateway.solver.identify.draft import draft, text  # noqa: PLC0415
+    from gateway.solver.identify.identify import Wish, identified  # noqa: PLC0415
+
     found = identified(recording, Wish(step_s=told.step_s, targets=told.targets))
     if isinstance(found, tuple):
         _refused(found, as_json=as_json)
@@ -110,15 +131,11 @@ def identify(  # one option a line of the help
         _plot(found, plot)
     kept = _written(module, found, told, source, output)
     if as_json:
-        told_data = {"ok": True, "draft": module, "evidence": evidence.evidence(found, told.module, source)}
-        print(json.dumps(told_data | {"files": kept, "note": _note(output)}, indent=2, ensure_ascii=False))
+        data = {"ok": True, "draft": module, "evidence": evidence.evidence(found, told.module, source)}
+        print(json.dumps(data | {"files": kept, "note": _note(output)}, indent=2, ensure_ascii=False))
         return
-    for line in evidence.report(found, told.module, source):
-        print(line)
-    print()
+    print("\n".join(evidence.report(found, told.module, source)), end="\n\n")
     if output is None:
-        from gateway.solver.identify.draft import text  # noqa: PLC0415
-
         print(text(module))
     for name in kept:
         print(f"written: {name}")
@@ -128,11 +145,9 @@ def identify(  # one option a line of the help
 def _note(output: Path | None) -> str:
     where = "the draft" if output is None else str(output)
     return (
-        f"{where} is a draft and not in force: no gateway takes it while its rule `fill-in` stands. Put "
-        "in the rules "
-        "that must hold and a backup, judge every number (the band is what was seen, not what can "
-        "happen), then "
-        "`o3ctl schema validate` and `o3ctl analyze` it"
+        f"{where} is a draft and not in force: no gateway takes it while its rule `fill-in` stands. Put in "
+        "the rules that must hold, a case that breaks each critical one, and a backup; judge every number "
+        "(the band is what was seen, not what can happen); then `o3ctl schema validate` and `o3ctl analyze` it"
     )
 
 

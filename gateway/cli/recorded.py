@@ -100,6 +100,8 @@ def table_columns(path: Path) -> list[str]:
             first = opened.readline().strip("\r\n")
     except (OSError, UnicodeDecodeError) as exc:
         fail(f"o3ctl: `{path}` cannot be read: {exc}")
+    if not first:
+        fail(f"{path}:1:1: the table is empty")
     return next(csv.reader([first], delimiter=max(",;\t", key=first.count)), [])
 
 

@@ -19,7 +19,9 @@ from gateway.solver.schema import LANGUAGE
 from gateway.solver.units import canonical
 
 FILL_IN = "fill_in_what_must_hold"
-_MESSAGE = "a draft: replace this rule by what must hold, and have `backup` and `safe_set` follow from it"
+_MESSAGE = (
+    "a draft: replace this rule by what must hold, with cases, `backup` and `safe_set` to follow from it"
+)
 
 
 def draft(found: Identified, module: str) -> dict[str, Any]:
