@@ -172,6 +172,14 @@ def test_s16_one_reading_outside_does_not_trip_and_three_of_five_do() -> None:
     assert counts == [[0, False], [1, False], [2, False], [3, True]]
 
 
+def test_s16_one_wild_reading_trips_in_no_window_not_even_as_the_start_of_predictions() -> None:
+    tank = healthy(Tank(seed=11))
+    tank.bias = 0.5
+    assert {r.missed for r in tank.step() if r.tag == LEVEL} == {1}
+    tank.bias = 0.0
+    assert list(trips(tank, 70)) == []
+
+
 def test_s16_what_was_outside_longer_ago_than_five_measurements_does_not_count() -> None:
     tank = healthy(Tank(seed=7), 4)
     tank.bias = 0.1
