@@ -1,15 +1,21 @@
 """Which slots of the KV pool belong to which sequence: pages, reference counts, no tensors.
 
-INVARIANT: every page is either free with count 0 or counted once for each sequence table it stands in.
+INVARIANT: every page is either free with count 0 or counted once for each sequence table it stands in, and
+once more while the prefix index holds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Sequence as Values
 from dataclasses import dataclass, field
 
 from gateway.core.errors import InferenceError
 from gateway.inference.kv_backend import PoolExhaustedError, PoolStatistics
+from gateway.inference.prefix import PrefixIndex
+from gateway.inference.recency import Recency
+
+_AHEAD = 16  # of the pool is made free at once, so that not every page costs a look at all of them
 
 
 @dataclass(slots=True)
@@ -30,13 +36,14 @@ class Appended:
 
 
 class BlockPool:
-    """Pages of `block` slots, handed out by reference count. All operations are O(pages touched)."""
+    """Pages of `block` slots, handed out by reference count; O(pages touched) unless room lacks."""
 
-    def __init__(self, pages: int, block: int) -> None:
+    def __init__(self, pages: int, block: int, index: PrefixIndex | None = None) -> None:
         self.block = block
+        self.index = index if index is not None else PrefixIndex(Recency())
         self._count = [0] * pages
         self._free = list(range(pages - 1, -1, -1))
-        self._peak_used = self._allocations = self._copies = self._refused = 0
+        self._peak_used = self._allocations = self._copies = self._refused = self._made_room = 0
 
     def append(self, sequence: Sequence, tokens: int) -> Appended:
         """Slots for `tokens` more tokens; raises `PoolExhaustedError`, changing nothing, when pages lack."""
@@ -93,16 +100,44 @@ class BlockPool:
         sequence.pages.clear()
         sequence.first = sequence.end = 0
 
-    def statistics(self) -> PoolStatistics:
-        """A frozen report."""
+    def share(self, names: Values[bytes]) -> Sequence:
+        """A sequence that begins with the longest held run of pages of these names."""
+        pages = self.index.find(names)
+        for page in pages:
+            self._count[page] += 1
+        return Sequence(pages, 0, len(pages) * self.block)
+
+    def publish(self, sequence: Sequence, position: int, name: bytes) -> None:
+        """Let others find the full page at `position` under `name`; its owner never writes to it again."""
+        if position < sequence.first:
+            return
+        page = sequence.pages[(position - sequence.first) // self.block]
+        if self.index.add(name, page):
+            self._count[page] += 1
+
+    def statistics(self, sequences: Iterable[Sequence] = ()) -> PoolStatistics:
+        """A frozen report; `sequences` are those that are open."""
+        unfilled: dict[int, int] = {}  # slots without a token, by page
+        for sequence in sequences:
+            unfilled |= dict.fromkeys(sequence.pages, 0)
+            if sequence.pages:
+                unfilled[sequence.pages[-1]] = -(sequence.end - sequence.first) % self.block
         return PoolStatistics(
             pages=len(self._count),
             free=len(self._free),
             shared=sum(count > 1 for count in self._count),
+            found_again=len(self.index),
+            pinned=self.index.pinned,
+            in_tables=len(unfilled),
+            unfilled_slots=sum(unfilled.values()),
+            slots_a_page=self.block,
             peak_used=self._peak_used,
             allocations=self._allocations,
             copies=self._copies,
+            made_room=self._made_room,
             refused=self._refused,
+            prefix_lookups=self.index.lookups,
+            prefix_found=self.index.found,
         )
 
     def _needed(self, sequence: Sequence, tokens: int) -> tuple[int, bool]:
@@ -112,9 +147,18 @@ class BlockPool:
         return -(-(used + tokens) // self.block) - len(sequence.pages), last_shared
 
     def _require(self, pages: int) -> None:
-        if pages > len(self._free):
+        """Make room among pages that only the index holds: for this, and for some that will come."""
+        missing = pages - len(self._free)
+        if missing <= 0:
+            return
+        removable = self.index.removable(self._count.__getitem__)
+        if missing > len(removable):
             self._refused += 1
-            raise PoolExhaustedError(pages, len(self._free))
+            raise PoolExhaustedError(pages, len(self._free) + len(removable))
+        for page in removable[: missing + len(self._count) // _AHEAD]:
+            self.index.remove(page)
+            self._release((page,))
+            self._made_room += 1
 
     def _take(self) -> int:
         page = self._free.pop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from gateway.inference.kv_backend import KvBackend, PoolExhaustedError, PoolStat
 from gateway.inference.messages import Answer, Failed, NeedHistory, Propose
 from gateway.inference.ort_session import Provider
 from gateway.inference.paged_graph import PagedGraph
+from gateway.inference.recency import Recency
 from gateway.inference.scheduler import Policy, Waiting
 from gateway.inference.tokenizer import Tokenizer
 
@@ -56,7 +57,9 @@ class Engine:
         *,
         provider: Provider = "cpu",
         pages: int = 256,
+        cold_pages: int = 0,
         policy: Policy | None = None,
+        uses: int = 2,
     ) -> None:
         manifest = bundle.manifest
         self.tokenizer = Tokenizer(manifest)
@@ -65,11 +68,18 @@ class Engine:
             for codec, limits, spec in zip(self.tokenizer.outputs, outputs, manifest.outputs, strict=True)
         )
         self.backend: KvBackend = PagedGraph(
-            bundle.model_path, manifest.architecture, pages=pages, block=manifest.block, provider=provider
+            bundle.model_path,
+            manifest.architecture,
+            pages=pages,
+            block=manifest.block,
+            provider=provider,
+            bundle=bundle.digest,
+            cold_pages=cold_pages,
         )
         self._writer = Writer(bundle, self.tokenizer, masks, self.backend)
         self._policy = policy or Policy()
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: dict[str, Session] = {}
+        self._recency: Recency[str] = Recency(uses)
         self._jobs: dict[int, _Job] = {}
         self._behind: dict[str, deque[tuple[int, Propose]]] = {}  # requests that have not begun
         self._at_work: set[str] = set()  # sessions with a request that has
@@ -154,6 +164,7 @@ class Engine:
         """Forget a session; unknown names are fine."""
         session = self._sessions.pop(name, None)
         if session is not None:
+            self._recency.forget(name)
             self.backend.close(session.cache)
 
     def first_logits(self, name: str) -> NDArray[np.float32]:
@@ -184,7 +195,9 @@ class Engine:
                 continue
             try:
                 own_s = self._admitted(request)
-            except TooLateError as exc:
+                if request.history is None and held is not None:
+                    self._restore(held)
+            except (TooLateError, PoolExhaustedError) as exc:
                 self._finished.append((number, Failed(problem=str(exc))))
                 continue
             self._begin(number, request, None if request.history is not None else held, own_s)
@@ -202,7 +215,7 @@ class Engine:
         else:
             session = held
         self._sessions[name] = session
-        self._sessions.move_to_end(name)
+        self._recency.touch(name)
         self._at_work.add(request.session)
         work = self._writer.work(session, request)
         self._jobs[number] = _Job(number, request, name, session, request.urgency, work, left_s=own_s)
@@ -236,7 +249,7 @@ class Engine:
             try:
                 return planned, self.backend.forward(rows)
             except PoolExhaustedError:
-                if not self._evict_idle():
+                if not self._make_room():
                     if len(planned) == 1:
                         raise
                     planned = planned[:1]
@@ -264,12 +277,28 @@ class Engine:
             self.release(job.name)
         self._next(job.request.session)
 
-    def _evict_idle(self) -> bool:
-        """Give back the least recently used session not at work; its next request brings its history."""
+    def _restore(self, session: Session) -> None:
+        while True:
+            try:
+                self.backend.restore(session.cache)
+            except PoolExhaustedError:
+                if not self._make_room():
+                    raise
+            else:
+                return
+
+    def _make_room(self) -> bool:
+        """Move the session that was used longest ago out of the pool; where there is no room, forget it.
+
+        Its next request brings it back, or brings the history. Sessions at work stay.
+        """
         at_work = {job.name for job in self._jobs.values()}
-        for name in self._sessions:
-            if name not in at_work:
+        idle = self._recency.oldest_first(name for name in self._sessions if name not in at_work)
+        for name in idle:
+            if not self.backend.resident(self._sessions[name].cache):
+                continue
+            if not self.backend.offload(self._sessions[name].cache):
                 self.release(name)
                 self.evicted += 1
-                return True
+            return True
         return False

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.core.errors import InferenceError
 from gateway.inference.bundle import Bundle
 from gateway.inference.confidence import calibrated, concentration
 from gateway.inference.decode import DecodedOutput, RangeMask
@@ -77,6 +78,7 @@ class Writer:
         reused = span.end - span.first
         self._forget_unseen(session)
         decoded = yield from self._decode(session, pending, observed)
+        self._backend.settle(session.cache, session.base)
         session.cycle = request.cycle
         span = self._backend.span(session.cache)
         return Answer(
@@ -96,7 +98,7 @@ class Writer:
     def _prefill(self, session: Session, request: Propose) -> Generator[Want, Logits]:
         """Fill an empty cache with a request's history."""
         tokens = self.history(request)
-        for start in range(0, len(tokens), PREFILL_CHUNK):
+        for start in range(self._backend.adopt(session.cache, tokens), len(tokens), PREFILL_CHUNK):
             self._forget_unseen(session)
             yield Want(tokens[start : start + PREFILL_CHUNK], prefill=True)
         session.base = self._backend.span(session.cache).end
@@ -150,4 +152,8 @@ def chunks(tokens: int) -> int:
 
 
 def _numbers(texts: tuple[str, ...]) -> tuple[float, ...]:
-    return tuple(float(Fraction(text)) for text in texts)
+    try:
+        return tuple(float(Fraction(text)) for text in texts)
+    except (ValueError, ZeroDivisionError, OverflowError) as exc:
+        message = f"a value of {texts} is not a number"
+        raise InferenceError(message) from exc

@@ -38,15 +38,37 @@ class PoolExhaustedError(InferenceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolStatistics:
-    """The pool at one moment, and counters since it was made."""
+    """The pool at one moment, and counters since it was made. Counts are pages unless they say otherwise."""
 
     pages: int
     free: int
-    shared: int  # pages that stand in more than one table
+    shared: int  # more than one reader
+    found_again: int  # settled, and held for whoever begins alike
+    pinned: int  # of those, never given up
+    in_tables: int  # of sequences that are open, each page once
+    unfilled_slots: int  # of those pages
+    slots_a_page: int
     peak_used: int
     allocations: int
-    copies: int  # pages copied before a write because they were shared
-    refused: int
+    copies: int  # before a write, because others read them
+    made_room: int  # held for whoever begins alike, until room lacked
+    refused: int  # requests
+    prefix_lookups: int
+    prefix_found: int
+    cold: int = 0  # caches whose content stands outside the pool
+    offloaded: int = 0
+    returned: int = 0
+
+    @property
+    def internal_fragmentation(self) -> float:
+        """(allocated - used slots) / allocated, of the pages of open sequences; 0 where there are none."""
+        slots = self.in_tables * self.slots_a_page
+        return self.unfilled_slots / slots if slots else 0.0
+
+    @property
+    def external_fragmentation(self) -> float:
+        """Share of free slots that no request could get: none, every free page serves any sequence."""
+        return 0.0
 
 
 class Span(NamedTuple):
@@ -73,6 +95,14 @@ class KvBackend(Protocol):
         """An empty cache."""
         ...
 
+    def adopt(self, cache: CacheId, tokens: Values[Token]) -> int:
+        """Let an empty cache begin with as many of `tokens` as are held already; how many that is."""
+        ...
+
+    def settle(self, cache: CacheId, position: int) -> None:
+        """Tokens before `position` stay until the cache is closed: others that begin alike may read them."""
+        ...
+
     def fork(self, cache: CacheId) -> CacheId:
         """A second cache with the same content; what is written to one, the other never reads."""
         ...
@@ -91,6 +121,18 @@ class KvBackend(Protocol):
 
     def forget_before(self, cache: CacheId, position: int) -> None:
         """No later query sees tokens before `position`: their memory may be given back."""
+        ...
+
+    def resident(self, cache: CacheId) -> bool:
+        """Whether it takes memory that `offload` would give back."""
+        ...
+
+    def offload(self, cache: CacheId) -> bool:
+        """Move its content out of the pool until `restore`; False, changing nothing, without room."""
+        ...
+
+    def restore(self, cache: CacheId) -> None:
+        """Bring back, bit for bit, what `offload` moved out; raises `PoolExhaustedError` without room."""
         ...
 
     def forward(self, rows: Values[tuple[CacheId, Values[Token]]]) -> NDArray[np.float32]:

@@ -116,6 +116,14 @@ class Statistics(_Message, frozen=True):
     pages_free: int
     pages_peak: int
     pages_refused: int
+    pages_found_again: int  # settled, and held for whoever begins alike
+    pages_pinned: int
+    prefix_lookups: int
+    prefix_found: int
+    cold_sessions: int
+    offloaded: int
+    returned: int
+    internal_fragmentation: float
 
 
 Request = Load | Propose | Cancel | Release | Report

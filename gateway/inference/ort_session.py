@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 from collections.abc import Sequence as Values
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ class PagedSession:
         self._architecture, self._block = architecture, block
         wanted = _wanted(provider)
         self._session = _open(model, wanted)
+        self.digest = hashlib.sha256(model.read_bytes()).hexdigest()
         actual = self._session.get_providers()[0]
         self.truth = ProviderTruth(provider, actual, onnxruntime.__version__)
         self._device = "cuda" if actual == _NAMES["cuda"] else "cpu"
@@ -95,6 +97,27 @@ class PagedSession:
         logits: NDArray[np.float32] = outputs[-1].numpy()
         return logits
 
+    def read_pages(self, pages: Values[int]) -> NDArray[np.float32]:
+        """Content of pages, `[layers * 2, pages, block, width]`."""
+        slots = self._slots_of(pages)
+        return np.stack([pool.numpy()[slots] for pool in self._pools.values()])
+
+    def write_pages(self, pages: Values[int], content: NDArray[np.float32]) -> None:
+        """Set the content of pages to what `read_pages` gave."""
+        slots = self._slots_of(pages)
+        for name, part in zip(self._pools, content, strict=True):
+            values = self._writable(name)
+            values[slots] = part
+            self._pools[name].update_inplace(values)
+
+    def _slots_of(self, pages: Values[int]) -> NDArray[np.int64]:
+        return np.array(pages, dtype=np.int64)[:, None] * self._block + np.arange(self._block)
+
+    def _writable(self, name: str) -> NDArray[np.float32]:
+        """A pool's values: its own memory on the CPU, a copy elsewhere."""
+        values: NDArray[np.float32] = self._pools[name].numpy()
+        return values if values.flags.writeable else values.copy()
+
     def _bind_pools(self) -> dict[str, onnxruntime.OrtValue]:
         architecture = self._architecture
         empty = np.zeros((self._slots, architecture.heads * architecture.head_dim), dtype=np.float32)
@@ -139,15 +162,9 @@ class PagedSession:
         return True
 
     def _copy_pages(self, copies: Values[tuple[int, int]]) -> None:
-        if not copies:
-            return
-        for name, pool in self._pools.items():
-            values = pool.numpy()
-            values = values if values.flags.writeable else values.copy()
-            for source, target in copies:
-                at, to = source * self._block, target * self._block
-                values[to : to + self._block] = values[at : at + self._block]
-            self._pools[name].update_inplace(values)
+        if copies:
+            sources, targets = zip(*copies, strict=True)
+            self.write_pages(targets, self.read_pages(sources))
 
 
 def refuse_mixed_runtimes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence as Values
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,21 +12,49 @@ from numpy.typing import NDArray
 
 from gateway.inference.block_pool import BlockPool, Sequence
 from gateway.inference.bundle import Architecture
+from gateway.inference.cold_tier import ColdTier
 from gateway.inference.kv_backend import CacheId, PoolStatistics, ProviderTruth, Span
 from gateway.inference.ort_session import PagedSession, Provider, Row
+from gateway.inference.prefix import Chain, Identity, PrefixIndex, page_names
+from gateway.inference.recency import Recency
 from gateway.inference.tokenizer import Token
 
 
+@dataclass(slots=True)
+class _Held:
+    """A cache: its pages, and the names of those that are settled. A cold one has none until it returns."""
+
+    sequence: Sequence
+    chain: Chain
+    cold_pages: int = 0
+
+
 class PagedGraph:
-    """A `KvBackend` over one pool of pages."""
+    """A `KvBackend` over one pool of pages and a cold tier beside it."""
 
     def __init__(
-        self, model: Path, architecture: Architecture, *, pages: int, block: int, provider: Provider
+        self,
+        model: Path,
+        architecture: Architecture,
+        *,
+        pages: int,
+        block: int,
+        provider: Provider,
+        bundle: str = "",
+        cold_pages: int = 0,
+        uses: int = 2,
     ) -> None:
+        """`bundle` is the bundle's digest; `uses` is the K of LRU-K for pages that are found again."""
         self._session = PagedSession(model, architecture, pages=pages, block=block, provider=provider)
-        self._pool = BlockPool(pages - 1, block)  # the last page is the aliasing probe's
-        self._sequences: dict[CacheId, Sequence] = {}
+        self._pool = BlockPool(pages - 1, block, PrefixIndex(Recency(uses)))  # the last page is the probe's
+        truth = self._session.truth
+        self._seed = Identity(self._session.digest, bundle, block, truth.actual, truth.runtime).seed()
+        self._cold = ColdTier(
+            cold_pages, (2 * architecture.layers, block, architecture.heads * architecture.head_dim)
+        )
+        self._caches: dict[CacheId, _Held] = {}
         self._numbers = itertools.count(1)
+        self._offloaded = self._returned = 0
 
     @property
     def truth(self) -> ProviderTruth:
@@ -39,45 +68,103 @@ class PagedGraph:
 
     def open(self) -> CacheId:
         """See `KvBackend`."""
-        return self._named(Sequence())
+        return self._named(_Held(Sequence(), Chain(self._pool.block, self._seed)))
+
+    def adopt(self, cache: CacheId, tokens: Values[Token]) -> int:
+        """See `KvBackend`: whole pages that stood behind the same tokens from the first on."""
+        held = self._caches[cache]
+        names = page_names(self._seed, tokens, self._pool.block)
+        held.sequence = self._pool.share(names)
+        taken = held.sequence.end
+        if taken:
+            held.chain = Chain(self._pool.block, names[taken // self._pool.block - 1], taken)
+        return taken
+
+    def pin(self, tokens: Values[Token]) -> None:
+        """Pages that begin like `tokens` never make room, from when they are settled on."""
+        self._pool.index.pin(page_names(self._seed, tokens, self._pool.block))
+
+    def settle(self, cache: CacheId, position: int) -> None:
+        """See `KvBackend`."""
+        held = self._caches[cache]
+        for at, name in held.chain.settle(position):
+            self._pool.publish(held.sequence, at, name)
 
     def fork(self, cache: CacheId) -> CacheId:
         """See `KvBackend`: the pages are shared until one of both writes."""
-        return self._named(self._pool.fork(self._sequences[cache]))
+        held = self._caches[cache]
+        return self._named(_Held(self._pool.fork(held.sequence), held.chain.copy()))
 
     def close(self, cache: CacheId) -> None:
         """See `KvBackend`."""
-        self._pool.close(self._sequences.pop(cache))
+        held = self._caches.pop(cache)
+        self._pool.close(held.sequence)
+        self._cold.drop(cache)
 
     def span(self, cache: CacheId) -> Span:
         """See `KvBackend`."""
-        sequence = self._sequences[cache]
+        sequence = self._caches[cache].sequence
         return Span(sequence.first, sequence.end)
 
     def truncate(self, cache: CacheId, end: int) -> None:
         """See `KvBackend`."""
-        self._pool.truncate(self._sequences[cache], end)
+        held = self._caches[cache]
+        self._pool.truncate(held.sequence, end)
+        held.chain.truncate(end)
 
     def forget_before(self, cache: CacheId, position: int) -> None:
         """See `KvBackend`: whole pages only."""
-        self._pool.drop_before(self._sequences[cache], position)
+        self._pool.drop_before(self._caches[cache].sequence, position)
+
+    def resident(self, cache: CacheId) -> bool:
+        """See `KvBackend`."""
+        return bool(self._caches[cache].sequence.pages)
+
+    def offload(self, cache: CacheId) -> bool:
+        """See `KvBackend`."""
+        held = self._caches[cache]
+        pages = held.sequence.pages
+        if not pages or not self._cold.put(cache, self._session.read_pages(pages)):
+            return False
+        first, end = held.sequence.first, held.sequence.end
+        held.cold_pages = len(pages)
+        self._pool.close(held.sequence)
+        held.sequence = Sequence([], first, end)
+        self._offloaded += 1
+        return True
+
+    def restore(self, cache: CacheId) -> None:
+        """See `KvBackend`."""
+        held = self._caches[cache]
+        if not held.cold_pages:
+            return
+        back = Sequence()
+        self._pool.append(back, held.cold_pages * self._pool.block)
+        self._session.write_pages(back.pages, self._cold.take(cache))
+        held.sequence.pages, held.cold_pages = back.pages, 0
+        self._returned += 1
 
     def forward(self, rows: Values[tuple[CacheId, Values[Token]]]) -> NDArray[np.float32]:
         """See `KvBackend`."""
-        sequences = [self._sequences[cache] for cache, _ in rows]
-        self._pool.require((sequence, len(row[1])) for sequence, row in zip(sequences, rows, strict=True))
-        placed = [
-            Row(sequence, tokens, self._pool.append(sequence, len(tokens)))
-            for sequence, (_, tokens) in zip(sequences, rows, strict=True)
-        ]
+        caches = [self._caches[cache] for cache, _ in rows]
+        self._pool.require((held.sequence, len(row[1])) for held, row in zip(caches, rows, strict=True))
+        placed = []
+        for held, (_, tokens) in zip(caches, rows, strict=True):
+            placed.append(Row(held.sequence, tokens, self._pool.append(held.sequence, len(tokens))))
+            held.chain.tokens.extend(tokens)
         logits: NDArray[np.float32] = self._session.run_rows(placed)[:, -1]
         return logits
 
     def statistics(self) -> PoolStatistics:
         """See `KvBackend`."""
-        return self._pool.statistics()
+        return replace(
+            self._pool.statistics(held.sequence for held in self._caches.values()),
+            cold=len(self._cold),
+            offloaded=self._offloaded,
+            returned=self._returned,
+        )
 
-    def _named(self, sequence: Sequence) -> CacheId:
+    def _named(self, held: _Held) -> CacheId:
         number = CacheId(next(self._numbers))
-        self._sequences[number] = sequence
+        self._caches[number] = held
         return number

@@ -10,6 +10,7 @@ import gc
 import platform
 import socket
 import sys
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -47,15 +48,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--provider", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--pages", type=int, default=256)
+    parser.add_argument("--cold-pages", type=int, default=1024)
     options = parser.parse_args(arguments)
     with socket.socket(fileno=options.socket_fd) as sock:
-        serve(sock, options.bundle, options.provider, options.pages)
+        serve(sock, options.bundle, Size(options.provider, options.pages, options.cold_pages))
     return 0
 
 
-def serve(sock: socket.socket, directory: Path, provider: Provider, pages: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Where the engine runs and how much it may hold, in pages of its bundle."""
+
+    provider: Provider
+    pages: int
+    cold_pages: int
+
+
+def serve(sock: socket.socket, directory: Path, size: Size) -> None:
     """Take requests in whenever they come, between two forwards; send each answer when it is ready."""
-    desk = _Desk(sock, directory, provider, pages)
+    desk = _Desk(sock, directory, size)
     frames = Frames()
     while True:
         sock.setblocking(not desk.busy)
@@ -74,8 +85,8 @@ def serve(sock: socket.socket, directory: Path, provider: Provider, pages: int) 
 class _Desk:
     """Where requests are taken and answers leave."""
 
-    def __init__(self, sock: socket.socket, directory: Path, provider: Provider, pages: int) -> None:
-        self._sock, self._directory, self._provider, self._pages = sock, directory, provider, pages
+    def __init__(self, sock: socket.socket, directory: Path, size: Size) -> None:
+        self._sock, self._directory, self._size = sock, directory, size
         self._engine: Engine | None = None
 
     @property
@@ -88,7 +99,7 @@ class _Desk:
         try:
             request = decode_request(body)
             if isinstance(request, Load):
-                self._engine, ready = _load(request, self._directory, self._provider, self._pages)
+                self._engine, ready = _load(request, self._directory, self._size)
                 self._reply(number, ready)
             elif self._engine is None:
                 self._reply(number, Failed(problem="no bundle is loaded: send Load first"))
@@ -118,13 +129,13 @@ class _Desk:
         send(self._sock, numbered(number, encode(reply)))
 
 
-def _load(request: Load, directory: Path, provider: Provider, pages: int) -> tuple[Engine, Ready]:
+def _load(request: Load, directory: Path, size: Size) -> tuple[Engine, Ready]:
     bundle = load_bundle(directory)
     outputs = tuple(
         OutputRange(Fraction(limits.scale), Fraction(limits.offset), limits.low, limits.high)
         for limits in request.outputs
     )
-    engine = Engine(bundle, outputs, provider=provider, pages=pages)
+    engine = Engine(bundle, outputs, provider=size.provider, pages=size.pages, cold_pages=size.cold_pages)
     shown = self_test(engine, bundle)
     engine.costs = Costs(decision_ms=shown.decision_ms, chunk_ms=shown.chunk_ms)
     gc.collect()
@@ -159,6 +170,14 @@ def _statistics(engine: Engine) -> Statistics:
         pages_free=pool.free,
         pages_peak=pool.peak_used,
         pages_refused=pool.refused,
+        pages_found_again=pool.found_again,
+        pages_pinned=pool.pinned,
+        prefix_lookups=pool.prefix_lookups,
+        prefix_found=pool.prefix_found,
+        cold_sessions=pool.cold,
+        offloaded=pool.offloaded,
+        returned=pool.returned,
+        internal_fragmentation=pool.internal_fragmentation,
     )
 
 

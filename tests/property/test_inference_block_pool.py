@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,6 +20,33 @@ class PoolLaws(RuleBasedStateMachine):
         self.memory: dict[int, int] = {}
         self.sequences: list[tuple[Sequence, dict[int, int]]] = []
         self.stamp = 0
+        self.named: list[list[bytes]] = []  # runs of page names, each made of what stands in the page
+
+    @rule(which=st.integers(0, 4))
+    def publish(self, which: int) -> None:
+        """What is published is never cut away by its owner: a cut after it copies before it writes."""
+        if which >= len(self.sequences) or self.sequences[which][0].first:
+            return
+        sequence, expected = self.sequences[which]
+        names = []
+        for position in range(0, sequence.end - BLOCK + 1, BLOCK):
+            names.append(repr([expected[position + slot] for slot in range(BLOCK)]).encode())
+            self.pool.publish(sequence, position, names[-1])
+        if names:
+            self.named.append(names)
+
+    @rule(which=st.integers(0, 30))
+    def share(self, which: int) -> None:
+        if len(self.sequences) < 5 and which < len(self.named):
+            names = self.named[which]
+            sequence = self.pool.share(names)
+            stamps = [stamp for name in names for stamp in json.loads(name)]
+            self.sequences.append((sequence, dict(enumerate(stamps[: sequence.end]))))
+
+    @rule(which=st.integers(0, 30), held=st.booleans())
+    def pin(self, which: int, held: bool) -> None:  # noqa: FBT001  hypothesis passes by name
+        if which < len(self.named):
+            (self.pool.index.pin if held else self.pool.index.unpin)(self.named[which])
 
     @rule()
     def open(self) -> None:
@@ -81,6 +110,8 @@ class PoolLaws(RuleBasedStateMachine):
         for sequence, _ in self.sequences:
             for page in sequence.pages:
                 counted[page] += 1
+        for page in self.pool.index._names:
+            counted[page] += 1
         assert self.pool._count == counted
         assert sorted(self.pool._free) == [page for page in range(PAGES) if counted[page] == 0]
 
@@ -97,6 +128,10 @@ class PoolLaws(RuleBasedStateMachine):
         assert report.pages == PAGES
         assert report.free == len(self.pool._free)
         assert report.peak_used >= PAGES - report.free
+        open_ones = self.pool.statistics(sequence for sequence, _ in self.sequences)
+        used = {page for sequence, _ in self.sequences for page in sequence.pages}
+        assert open_ones.in_tables == len(used)
+        assert 0.0 <= open_ones.internal_fragmentation < 1.0
 
 
 TestPoolLaws = PoolLaws.TestCase

@@ -93,7 +93,9 @@ def test_any_order_of_requests_cancels_and_steps_leaves_every_page_accounted_for
     for name in NAMES:
         engine.release(name)
     assert engine.sessions == 0
-    assert engine.pool_statistics().free == engine.pool_statistics().pages
+    pool = engine.pool_statistics()
+    assert pool.free + pool.found_again == pool.pages
+    assert pool.in_tables == pool.unfilled_slots == 0
 
 
 def test_two_requests_of_one_session_keep_their_order() -> None:
