@@ -89,13 +89,18 @@ def json_schema() -> Schema:
     return head | {key: value for key, value in schema.items() if key != "title"}
 
 
+_NOT_OF_STATES = ("tag", "values", "error", "error_reason", "max_age", "max_rate")
+
+
 def _of_variables() -> list[Schema]:
     """What a variable needs and may not have, by its role and type."""
     measured: Schema = {"not": {"properties": {"role": {"enum": ["action", "state"]}}, "required": ["role"]}}
     real: Schema = {"properties": {"type": {"const": "real"}}, "required": ["type"]}
+    state: Schema = {"properties": {"role": {"const": "state"}}, "required": ["role"]}
     return [
         _where("role", ["action"], ["tag"], ("error", "error_reason", "max_age", "max_rate", "physical")),
-        _where("role", ["state"], ["range", "physical"], ("tag", "values", "error", "max_age", "max_rate")),
+        _where("role", ["state"], ["range", "physical"], _NOT_OF_STATES),
+        {"if": state, "then": {"properties": {"type": {"const": "real"}}}},
         {"if": measured, "then": {"required": ["tag", "max_age"]} | _without(("min_on", "min_off"))},
         {"if": {"allOf": [measured, real]}, "then": {"required": ["error"]}},
         _where("type", ["enum"], ["values"], ("range",)),
