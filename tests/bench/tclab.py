@@ -77,6 +77,7 @@ def figures(found: dict[str, Driven]) -> list[Figure]:
         "undetermined": sum(t.undetermined.total() for t in everyone),
         "safe_permitted_percent": _percent(usual, "permitted", "safe"),
         "safe_permitted_everyone_percent": _percent(everyone, "permitted", "safe"),
+        "stopped_hot_in_silence_percent": _of_stopped(everyone),
         "controller_cost_percent": 100 * (good.checked.error / good.unchecked.error - 1),
         "residuals_outside_percent": _percent(everyone, "outside", "readings"),
         "check_cpu_ms": 1000 * sum(m.cpu_s for m in found.values()) / sum(t.steps for t in everyone),
@@ -89,6 +90,11 @@ def _percent(tallies: list[Tally], part: str, whole: str) -> float:
     return 100 * sum(getattr(t, part) for t in tallies) / of if of else float("nan")
 
 
+def _of_stopped(tallies: list[Tally]) -> float:
+    stopped = sum(t.safe - t.permitted for t in tallies)
+    return 100 * sum(t.stopped_hot_in_silence for t in tallies) / stopped if stopped else float("nan")
+
+
 def _show(console: Console, found: dict[str, Driven]) -> None:
     table = Table("proposer", "broken", "without", "safe", "kept %", "stopped by", "peak", "error K", "ms")
     for name, mine in found.items():
@@ -99,7 +105,8 @@ def _show(console: Console, found: dict[str, Driven]) -> None:
             f"{u.hot_steps} {u.ramp} {u.power}",
             str(t.safe),
             f"{_percent([t], 'permitted', 'safe'):.2f}",
-            " ".join(f"{rule} {count}" for rule, count in t.stopped_by.most_common(3)),
+            " ".join(f"{rule} {count}" for rule, count in t.stopped_by.most_common(3))
+            + f" ({t.stopped_hot_in_silence})",
             f"{t.hottest:.2f}",
             f"{t.error / (2 * t.steps):.2f} {u.error / (2 * u.steps):.2f}",
             f"{1000 * mine.cpu_s / t.steps:.0f}",

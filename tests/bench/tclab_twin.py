@@ -35,6 +35,8 @@ from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagValue
 from gateway.solver.check import Checks
 from gateway.solver.compile import compile_module
+from gateway.solver.condense import LEASE_S
+from gateway.solver.course import SLOWEST_RAMP
 from gateway.solver.motion import predicted
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.steps import FINE
@@ -92,6 +94,7 @@ class Tally:
     power: int = 0
     safe: int = 0  # proposals that vertex sampling shows safe
     permitted: int = 0  # of those: let through unchanged
+    stopped_hot_in_silence: int = 0  # of the others: too hot if the gateway fell silent then
     unsafe_permitted: int = 0
     changed: int = 0  # repaired, or refused
     idle: int = 0  # nothing to write, not even the backup
@@ -175,7 +178,8 @@ class Loop:
         for step in range(steps):
             readings = self._twin.readings()
             state = self._twin.state
-            wanted = self._propose(Seen(readings[T1], readings[T2], self._heat, step))
+            asked = self._propose(Seen(readings[T1], readings[T2], self._heat, step))
+            wanted = float(exactly(asked[0])), float(exactly(asked[1]))
             heat = wanted if self._checks is None else self._checked(self._checks, readings, wanted, step)
             self._count(heat)
             if heat != self._heat:
@@ -206,11 +210,13 @@ class Loop:
             tally.undetermined[str(getattr(verdict, "reason", verdict))] += 1
         else:
             self._true_state_inside(state)
-            safe = not unsafe_because(upper_corner(state), self._heat, wanted)
+            worst = upper_corner(state)
+            safe = not unsafe_because(worst, self._heat, wanted)
             tally.safe += safe
             tally.permitted += safe and unchanged
             tally.unsafe_permitted += unchanged and not safe
             if safe and not unchanged:
+                tally.stopped_hot_in_silence += hot_in_silence(worst, wanted)
                 told = getattr(verdict, "counterexample", None)
                 tally.stopped_by[told.constraint if told is not None else type(verdict).__name__] += 1
         tally.changed += not unchanged
@@ -277,10 +283,10 @@ def upper_corner(state: StateSet) -> Floats:
     return np.array([float(state.intervals[_TAG_OF[name]].high) for name in STATE])
 
 
-def unsafe_because(hottest: Floats, before: Heat, wanted: Heat, *, patience: int = 0) -> str:
+def unsafe_because(hottest: Floats, before: Heat, wanted: Heat) -> str:
     """What goes wrong if the proposal acts for a step and the backup afterwards; empty where nothing does.
 
-    The warmest ambient throughout, every 0.2 s looked at. `patience`: steps more that the proposal may act.
+    The warmest ambient throughout, every 0.2 s looked at.
     """
     if max(abs(new - old) for new, old in zip(wanted, before, strict=True)) > RAMP + _TINY:
         return "ramp"
@@ -290,14 +296,32 @@ def unsafe_because(hottest: Floats, before: Heat, wanted: Heat, *, patience: int
     state, heat = hottest, np.array(wanted)
     if state[2:].max() > LIMIT:
         return "hot"
-    for step in range(1 + patience + _BACKUP_STEPS):
-        if step > patience:
+    for step in range(1 + _BACKUP_STEPS):
+        if step:
             heat = np.maximum(heat - RAMP, 0.0)
         course = moves @ state + pushes @ np.array([*heat, AMBIENT[1]])
         if course[:, 2:].max() > LIMIT + _TINY:
             return "hot"
         state = course[-1]
     return ""
+
+
+def hot_in_silence(hottest: Floats, wanted: Heat) -> bool:
+    """Whether a limit breaks if nothing is heard of the gateway after the proposal.
+
+    The PLC waits as long as it may after the step; its ramp is the slowest that still counts as one (S11).
+    """
+    moves, pushes = _courses()
+    state, heat = hottest, np.array(wanted)
+    acting = int((STEP_S + float(LEASE_S)) / float(EULER_S))
+    each = RAMP / SUBSTEPS * float(SLOWEST_RAMP)
+    for part in range(acting + _BACKUP_STEPS * SUBSTEPS):
+        if part >= acting:
+            heat = np.maximum(heat - each, 0.0)
+        state = moves[0] @ state + pushes[0] @ np.array([*heat, AMBIENT[1]])
+        if state[2:].max() > LIMIT + _TINY:
+            return True
+    return False
 
 
 @lru_cache(maxsize=1)
