@@ -125,12 +125,13 @@ class Assumptions:
 
     def look(self, point: Point, record: DecisionRecord) -> None:
         """Called once a decision; cheap, and never waits. What nobody could examine has nothing to say."""
-        if record.what_if or record.examined is None:
+        seen = record.examined or record.fallback  # without a proposal the fallback is all that was examined
+        if record.what_if or seen is None:
             return
         if len(self._jobs) >= _WAITING:
             self._jobs.popleft()
             self._count.dropped += 1
-        request, kept = record.examined.request, point.carried
+        request, kept = seen.request, point.carried
         watching = self._watching.setdefault(point.settings.id, _Watching(point))
         latched = bool(self._modes.latched(point))
         if watching.latched and not latched:  # a person knows of it: only what comes from now on counts

@@ -234,6 +234,9 @@ async def test_what_if_decisions_and_those_nobody_examined_are_no_measurements()
     watch.look(House().point, record_of(request, what_if=True))
     watch.look(House().point, record_of(request, examined=None))
     assert not watch._jobs
+    of_a_backup = record_of(request).examined  # the model gave no proposal
+    watch.look(House().point, record_of(request, examined=None, fallback=of_a_backup))
+    assert len(watch._jobs) == 1
 
 
 async def test_what_comes_faster_than_it_can_be_judged_is_dropped_and_counted() -> None:
