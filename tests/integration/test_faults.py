@@ -145,15 +145,20 @@ async def test_s9_a_level_above_the_limit_at_start_is_brought_down_by_the_backup
 
 
 async def jumped_level(house: House) -> None:
-    """S2: a level that cannot follow from the one before is a broken assumption: nothing is written on it."""
+    """S2, S16: a level that cannot follow from the one before: no write on it, and a person must look."""
     at = time.monotonic()
     await house.panel.set(Panel.PRESET_LEVEL_MM, 2500)
     await house.panel.until(given_up, 5.0)
-    await house.until(lambda p: any(good(view) for view in p.since(at + 1.5)), 40, "permitted again")
+    took = await house.until(lambda p: p.mode == "advisory", 15, "left armed (S16)")
+    refused = await house.ask("mode", {"point": POINT, "mode": "armed"})
+    assert "broken assumption (S16): `TK1.LT101` lies " in refused.error
     broken = [view for view in house.picture.since(at) if view.outcome == "undetermined"]
     assert broken
     assert all("broken assumption" in view.reason and not view.setpoints for view in broken)
-    tell(f"level jumped: permitted again after {time.monotonic() - at:.1f} s")
+    await house.asked("ack", {"source": f"point:{POINT}"})
+    again = await house.arm()
+    await house.until(lambda p: any(good(view) for view in p.since(at + 1.5)), 10, "permitted again")
+    tell(f"level jumped: out of armed after {took:.1f} s, written {again:.1f} s after acknowledgement")
 
 
 def good(view: DecisionView) -> bool:
