@@ -74,10 +74,11 @@ def import_table(
     if alone:
         before = _module(output) if output is not None and output.exists() else None
         module = merge.alone(module, rules, alone, before)
-    written = merge.file_text(merge.merged(module, rules, prefix))
-    _give(written, output)
+    done = merge.merged(module, rules, prefix)
+    _give(merge.file_text(done), output)
     if output is not None:
-        bare = [r["id"] for r in rules if r["kind"] == "critical"]
+        ours = {f"{prefix}{rule['id']}" for rule in rules}
+        bare = [name for name in merge.unshown(done) if name in ours]
         if as_json:
             print(
                 json.dumps({"ok": True, "file": str(output), "rules": len(rules), "critical": bare}, indent=2)
@@ -90,7 +91,7 @@ def import_table(
                 f"module `{alone}` revision {int(module['revision']) + 1}; variables of {into.name}: {named}"
             )
         if bare:
-            named = ", ".join(f"`{prefix}{name}`" for name in bare)
+            named = ", ".join(f"`{name}`" for name in bare)
             print(f"each critical rule needs a case that violates it: {named}")
         print(f"next: o3ctl schema validate --file {output}")
 

@@ -191,11 +191,19 @@ def test_a_table_becomes_a_module_of_its_own_with_the_variables_it_names(tmp_pat
     assert made["repair"] == {"heater": True}
     assert compile_module(module.read_bytes(), "ce.json", TAGS).id == "ce"
 
-    table.write_text(table.read_text() + "LAL1,level <= 1,low,X\n")
+    table.write_text(
+        "row,cause,kind,message,not heater\nTAH1,temp >= 36,,warm,X\nLAL1,level <= 1,critical,low,X\n"
+    )
     case = {"given": {"temp": "20", "heater": False}, "expect": "permitted"}
     module.write_text(json.dumps(made | {"cases": [case]}))
-    assert "`ce` revision 2" in run.invoke(app, command).output
+    said = run.invoke(app, command).output
+    assert "`ce` revision 2" in said
+    assert "each critical rule needs a case that violates it: `LAL1-1`" in said
     again = module_of(module.read_bytes())
     assert [rule["row"] for rule in again["constraints"]] == ["TAH1", "LAL1"]
     assert list(again["variables"]) == ["level", "temp", "heater"]
     assert again["cases"] == [case]
+
+    shown = {"given": {"temp": "20", "level": "0.9", "heater": True}, "expect": {"violated": ["LAL1-1"]}}
+    module.write_text(json.dumps(again | {"cases": [shown]}))
+    assert "needs a case" not in run.invoke(app, command).output

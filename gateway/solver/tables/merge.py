@@ -59,6 +59,14 @@ def alone(
     return found | {key: known[key] for key in ("constraints", "cases") if key in known}
 
 
+def unshown(module: Mapping[str, Any]) -> list[str]:
+    """Critical rules that no case of the module violates yet (S26)."""
+    expected = [case.get("expect") for case in module.get("cases", []) if isinstance(case, dict)]
+    shown = {name for given in expected if isinstance(given, dict) for name in given.get("violated", [])}
+    rules = [rule for rule in module.get("constraints", []) if rule.get("kind") == "critical"]
+    return [rule["id"] for rule in rules if rule["id"] not in shown]
+
+
 def file_text(module: Mapping[str, Any]) -> str:
     """The module file."""
     return json.dumps(module, indent=2, ensure_ascii=False) + "\n"
