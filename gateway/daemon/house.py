@@ -46,6 +46,8 @@ from gateway.pipeline.rules import RulesHolder, RulesInForce
 from gateway.pipeline.writer import SetpointWriter
 from gateway.protocols.modbus.handover import HandOver
 from gateway.protocols.mqtt.bridge import MqttBridge
+from gateway.solver.analysis.apart import unkept
+from gateway.solver.comparing import Comparing
 from gateway.solver.pool import CheckerPool
 from gateway.storage.audit import AuditLog
 from gateway.storage.state import DurableState
@@ -142,6 +144,7 @@ class House:
             on_change=self._modules_changed,
             on_folder=self._folder_changed,
         )
+        self.comparing = Comparing(self.registry, unkept)
         self._told_modules = ToldModules()
         self.runtime = RuntimeVerbs(self.registry)
         self.watchdog = Watchdog(sd_notify, clock, interval_s=watchdog_interval_s())

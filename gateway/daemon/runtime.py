@@ -18,7 +18,6 @@ from gateway.link.messages import ModuleState
 from gateway.pipeline.rules import RulesHolder, RulesInForce
 from gateway.solver.activation import Activation
 from gateway.solver.acts import Acts
-from gateway.solver.analysis.apart import unkept
 from gateway.solver.bytecode.accept import accepted, whole
 from gateway.solver.module import Module
 from gateway.solver.module_reports import ReportWriter
@@ -155,7 +154,7 @@ def make_registry(
         clock=clock,
         weakening=config.gateway.weakening,
         required=frozenset(m for point in config.decision_point for m in point.required_modules),
-        weaker=partial(weakens, unkept=unkept),
+        weaker=weakens,
         invariance=Invariance(
             armed=armed,
             known=lambda rule_set: rule_set.proof_digest in proofs,

@@ -12,10 +12,11 @@ import structlog
 
 from gateway.core.errors import GatewayError
 from gateway.solver.activation import store_durably
-from gateway.solver.changes import Approved, FirstOfTwo, Refuse, SamePerson, judge_approval
+from gateway.solver.changes import Approved, FirstOfTwo, Refuse, Reworded, SamePerson, judge_approval
 from gateway.solver.errors import ModuleRefusedError, NothingToApproveError
 from gateway.solver.module_status import Held, Waiting, listed, told
 from gateway.solver.registry import Registry
+from gateway.solver.staging import COMPARES
 from gateway.solver.watcher import is_module_name
 
 log = structlog.get_logger().bind(component="registry")
@@ -220,6 +221,12 @@ class Acts(Generic[R]):
 
     async def _wait_or_do(self, name: str, waiting: Waiting, weak: str) -> None:
         registry = self.registry
+        if isinstance(weak, Reworded) and registry.staging.compares and waiting.offer is not None:
+            because = waiting.because.partition(", which may")[0]
+            compared = registry.staging.compared(waiting.offer, because, waiting.by)
+            await registry.book.wait(name, replace(compared, takes_back=waiting.takes_back), COMPARES)
+            registry.changed()
+            return
         if weak:
             await registry.book.wait(name, waiting, f"an engineer approves it: o3ctl runtime approve {name}")
             registry.changed()

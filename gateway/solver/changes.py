@@ -45,6 +45,19 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
+class Compares:
+    """Reworded: whether it still demands all that it did, a solver may show. A weakening until then (S24)."""
+
+    because: str
+
+
+class Reworded(str):
+    """Why a change may weaken the rules by its words alone: nothing that was demanded is plainly gone."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """Not taken; `todo` tells its author what to do."""
 
@@ -52,7 +65,7 @@ class Refuse:
     todo: str
 
 
-Judgement = AtOnce | Same | Waits | Refuse
+Judgement = AtOnce | Same | Waits | Compares | Refuse
 Weakening = Literal["confirm", "allow"]  # whether an armed point asks for a second person
 
 
@@ -67,8 +80,9 @@ def judge_offer(  # noqa: PLR0911  # one return for each thing that can be said 
 ) -> Judgement:
     """What to do with a module file. `highest`: the highest revision that ever was in force, and its digest.
 
-    `weakens` says why it may permit something new, or "". `other_file_there`: the file the module in force
-    came from is another one and still in the folder. `taken_back`: who rolled this very revision back.
+    `weakens` says why it may permit something new, or ""; `Reworded` where a solver may know better.
+    `other_file_there`: the file the module in force came from is another one and still in the folder.
+    `taken_back`: who rolled this very revision back.
     """
     if standing is not None and standing.file != offer.file and other_file_there:
         return Refuse(
@@ -96,7 +110,8 @@ def judge_offer(  # noqa: PLR0911  # one return for each thing that can be said 
         return AtOnce()
     if standing is None:
         return Waits(f"revision {offer.revision} would be added: {why}")
-    return Waits(f"revision {standing.revision} would be replaced by revision {offer.revision}: {why}")
+    because = f"revision {standing.revision} would be replaced by revision {offer.revision}: {why}"
+    return Compares(because) if isinstance(why, Reworded) else Waits(because)
 
 
 def judge_removal(module: str, *, required: bool) -> Judgement:

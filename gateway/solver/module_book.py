@@ -141,7 +141,7 @@ class ModuleBook:
 
 def _same_change(known: Waiting, again: Waiting) -> bool:
     """Whether the folder only repeats what waits already; then who made it and who approved it stay."""
-    if again.proving:
+    if again.proving or (known.comparing and not again.comparing):
         return False
     if known.offer is None or again.offer is None:
         return known.offer is again.offer

@@ -82,12 +82,14 @@ class Waiting:
     """A change nobody has approved yet, or one that is being proved; `offer` None: to be taken out.
 
     `by` are the accounts that made it; empty: nobody knows. `proving`: approved, and being proved.
+    `comparing`: in force without anybody, should a solver show that it demands all that was demanded.
     """
 
     offer: Held | None
     because: str
     by: frozenset[str] = frozenset()
     proving: bool = False
+    comparing: bool = False
     takes_back: str = ""  # digest of the revision a rollback replaces
     file: str = ""
     signed_by: str = ""  # a trusted key whose signature stands for the second person (S24)

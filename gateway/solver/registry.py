@@ -65,6 +65,7 @@ class Registry(Generic[R]):
     rule_set: R | None = None  # None until `start` has come back
     progress: tuple[int, int] = (0, 0)  # files looked at and to look at, of the change at hand
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)  # something may wait that did not before
     book: ModuleBook = field(init=False)
     staging: Staging = field(init=False)
     _to_prove: asyncio.Queue[tuple[str, Waiting, R]] = field(default_factory=asyncio.Queue)
@@ -125,7 +126,7 @@ class Registry(Generic[R]):
         What the log cannot keep goes on waiting. Call with the lock held.
         """
         for name, waiting in list(self.book.waiting.items()):
-            if not waiting.signed_by or waiting.proving:
+            if not waiting.signed_by or waiting.proving or waiting.comparing:
                 continue
             facts = {"module": name, "change": waiting.because, "made_by": ", ".join(sorted(waiting.by))}
             try:
@@ -198,6 +199,7 @@ class Registry(Generic[R]):
     def _changed(self) -> None:
         self.staging.forget_compiled()
         self.progress = (0, 0)
+        self.stirred.set()
         self.on_change()
 
     def _missing(self, sets: Sets) -> list[FileGone]:

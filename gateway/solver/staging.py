@@ -13,6 +13,7 @@ from typing import assert_never
 from gateway.solver.activation import Activation
 from gateway.solver.changes import (
     AtOnce,
+    Compares,
     Judgement,
     Offer,
     Refuse,
@@ -29,6 +30,7 @@ from gateway.solver.module_status import Held, Sets, Waiting, told
 from gateway.solver.watcher import FileGone, FileSettled, FolderChange
 
 Compile = Callable[[bytes, str], Module]  # raises ModuleRefusedError
+COMPARES = "wait for the comparison, or an engineer approves it before: o3ctl runtime list says how it went"
 Weakens = Callable[[Module | None, Module | None], str]  # old and new; against what is in force
 
 
@@ -43,6 +45,7 @@ class Staging:
     weakens: Weakens
     required: frozenset[str]
     trial: frozenset[str]  # modules that begin in shadow
+    compares: bool = False  # whether somebody compares revisions: see `gateway.solver.comparing`
     _compiled: dict[tuple[str, str], Module | ModuleRefusedError] = field(default_factory=dict)
 
     async def staged(self, sets: Sets, change: FolderChange) -> Sets:
@@ -87,11 +90,26 @@ class Staging:
                 because = f"{verdict.because}, which may weaken the rules"
                 waiting = Waiting(new, because, by, file=new.file, signed_by=new.module.signed_by)
                 await self.book.wait(name, waiting, f"an engineer approves it: o3ctl runtime approve {name}")
+            case Compares():
+                await self.book.wait(name, self.compared(new, verdict.because, by), COMPARES)
             case Refuse():
                 await self.book.refuse(new.file, verdict.because, (), verdict.todo)
             case _:
                 assert_never(verdict)
         return sets
+
+    def compared(self, new: Held, because: str, by: frozenset[str]) -> Waiting:
+        """A reworded module: put to a solver where there is one, else a weakening."""
+        said = f"{because}; whether it still demands all that it did is being looked into"
+        weak = f"{because}, which may weaken the rules"
+        return Waiting(
+            new,
+            said if self.compares else weak,
+            by,
+            file=new.file,
+            signed_by=new.module.signed_by,
+            comparing=self.compares,
+        )
 
     def judge(self, sets: Sets, new: Held) -> Judgement:
         """What to do with a module that compiles."""
@@ -129,7 +147,7 @@ class Staging:
             case Refuse():
                 self.book.waiting.pop(name, None)
                 await self.book.refuse(file, verdict.because, (), verdict.todo)
-            case AtOnce() | Same():
+            case AtOnce() | Same() | Compares():
                 pass
             case _:
                 assert_never(verdict)

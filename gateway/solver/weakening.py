@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from gateway.solver.affine import Atom, Every, Form, Formula, Quadratic, Some
+from gateway.solver.changes import Reworded
 from gateway.solver.module import Interval, Module, Variable
 from gateway.solver.ruleset import BackupStep, Rule, RuleSet
 
@@ -28,7 +29,8 @@ def weakens(
     """Why replacing `old` by `new` may weaken the rules; empty when it only tightens them.
 
     `old` None: nothing of that id is in force; `new` None: it is taken out. `in_force`: all, before it.
-    `unkept` is asked where rules were reworded and nothing else may weaken; without it they do.
+    `unkept` is asked where rules were reworded and nothing else may weaken; without it that is what is told,
+    as `Reworded`.
     """
     if old is None and new is None:
         return ""
@@ -40,7 +42,7 @@ def weakens(
     why = next(_lost(before, after), "")
     if why or not (reworded := next(_reworded(before, after), "")):
         return why
-    return reworded if unkept is None else unkept(old, new)
+    return Reworded(reworded) if unkept is None else unkept(old, new)
 
 
 def implies(new: Formula, old: Formula) -> bool:

@@ -19,6 +19,7 @@ from rich.progress import Progress
 
 from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Permitted, Undetermined
+from gateway.solver.module import Module
 from gateway.solver.pool import CheckerPool
 from gateway.solver.ruleset import RuleSet
 from tests.bench.report import Figure, percentile
@@ -45,10 +46,12 @@ class Load:
 class Swapper:
     """The rule set in force, and its exchange for the next one."""
 
-    def __init__(self, pool: CheckerPool) -> None:
+    def __init__(self, pool: CheckerPool, revisions: int) -> None:
+        """So many revisions of the module that tightens are compiled ahead: making load must be cheap."""
         self._pool = pool
-        self._modules = module(), module(LOWER_LEVEL)
-        self.current = rule_set(self._modules[0])
+        self._tank = module()
+        self._tighter = [_revision(number) for number in range(1, revisions + 1)]
+        self.current = rule_set(self._tank)
         self.exchange_ms: list[float] = []
         self.load_ms: list[float] = []
         self._in_use: dict[int, int] = {}
@@ -58,10 +61,14 @@ class Swapper:
         await self._pool.load(self.current)
 
     async def swap(self) -> None:
-        """The other set beside this one, then the exchange, then this one dropped after its last decision."""
+        """The next set beside this one, then the exchange, then this one dropped after its last decision.
+
+        With and without the module that tightens, in turn; each time it is a revision nobody has seen.
+        """
         before = self.current
-        chosen = self._modules if before.generation % 2 else self._modules[:1]
-        fresh = RuleSet.of(chosen, before.generation + 1)
+        number = before.generation + 1
+        tighter = [self._tighter[(number // 2) % len(self._tighter)]] if before.generation % 2 else []
+        fresh = await asyncio.to_thread(RuleSet.of, [self._tank, *tighter], number)
         started = time.perf_counter()
         await self._pool.load(fresh)
         loaded = time.perf_counter()
@@ -90,6 +97,12 @@ class Swapper:
             into.mixed += 1
 
 
+def _revision(number: int) -> Module:
+    """The demo's tighter limit, a tenth of a millimetre lower each time."""
+    limit = f"{3.1 - number / 10_000:.4f}"
+    return module(LOWER_LEVEL, ('"revision": 1', f'"revision": {number}'), ("3.2", limit))
+
+
 def run(console: Console) -> list[Figure]:
     """Both parts."""
     return [*asyncio.run(_workers(console)), *asyncio.run(_drops(console))]
@@ -100,7 +113,7 @@ async def _workers(console: Console) -> list[Figure]:
     pool = CheckerPool(2, clock, warm=[(HIGH.hold_s, HIGH.effect_delay_s)])
     await pool.start()
     try:
-        swapper = Swapper(pool)
+        swapper = Swapper(pool, int(LASTS_S / EVERY_S / 2) + 1)
         await swapper.begin()
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("decisions", total=RATE * (LASTS_S + QUIET_S))
