@@ -53,7 +53,11 @@ class OutputSpec(TagSpec, frozen=True):
 
 
 class Window(_Strict, frozen=True):
-    """How the model forgets: `swa` was trained with a banded mask, a token sees `length` tokens."""
+    """How the model forgets; both modes are exact.
+
+    `swa` was trained with a banded mask: a token sees the `length` newest tokens. `hop` serves any model: it
+    reads `length` tokens at the most, and when they are full goes on from the newest half of them.
+    """
 
     mode: str
     length: int
@@ -151,8 +155,15 @@ class Bundle:
         return len(self.manifest.inputs) + len(self.manifest.outputs)
 
     @property
+    def hop_cycles(self) -> int:
+        """Half of the cycles a `hop` window holds with its begin token: after so many it goes on."""
+        return (self.manifest.window.length - 1) // (2 * self.tokens_per_cycle)
+
+    @property
     def history_cycles(self) -> int:
-        """Cycles that can still influence the next answer through every layer's band."""
+        """Cycles that can still influence the next answer: those held, or those in reach of the bands."""
+        if self.manifest.window.mode == "hop":
+            return 2 * self.hop_cycles
         reach = self.manifest.window.length * self.manifest.architecture.layers
         return -(-reach // self.tokens_per_cycle)
 
@@ -206,8 +217,11 @@ def _check_supported(bundle: Bundle) -> None:
     problems = {
         f"format {manifest.format} is not known here (this gateway reads {FORMAT}): "
         "export it again or update the gateway": manifest.format != FORMAT,
-        f"window mode `{manifest.window.mode}` is not supported: export it with mode `swa`": (
-            manifest.window.mode != "swa"
+        f"window mode `{manifest.window.mode}` is not supported: export it with mode `swa` or `hop`": (
+            manifest.window.mode not in {"swa", "hop"}
+        ),
+        f"a window of {manifest.window.length} tokens does not hold two cycles: train with a longer one": (
+            bundle.history_cycles < 2  # noqa: PLR2004 - the last one, and this one
         ),
         f"quantization `{quantization.kind}` of {quantization.bits} bits is not supported: "
         "export it as `matmul_nbits` of 8 bits": (quantization.kind, quantization.bits)

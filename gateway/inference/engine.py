@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,13 +84,14 @@ class Engine:
         self._behind: dict[str, deque[tuple[int, Propose]]] = {}  # requests that have not begun
         self._at_work: set[str] = set()  # sessions with a request that has
         self._finished: list[tuple[int, Answer | NeedHistory | Failed]] = []
+        self._no_room = False  # for what is computed ahead, until the next request
         self.costs: Costs | None = None  # admits nobody out of hand before it is known
         self.decisions = self.rebuilt = self.evicted = self.forwards = self.rows = 0
 
     @property
     def busy(self) -> bool:
         """True while a step would run something or has something to tell."""
-        return bool(self._jobs or self._finished)
+        return bool(self._jobs or self._finished or self._idle_work())
 
     @property
     def queued(self) -> int:
@@ -112,6 +113,7 @@ class Engine:
 
     def submit(self, number: int, request: Propose) -> None:
         """Take a request in; its answer comes out of `drain` under `number`, now or after some steps."""
+        self._no_room = False
         self._behind.setdefault(request.session, deque()).append((number, request))
         if request.session not in self._at_work:
             self._next(request.session)
@@ -133,9 +135,10 @@ class Engine:
             job.urgency = _ABANDONED
 
     def step(self) -> None:
-        """Run one planned forward."""
+        """Run one planned forward; where no request waits, one of those that will be needed later."""
         numbers = self._policy.plan([self._waiting(job) for job in self._jobs.values()])
         if not numbers:
+            self._idle()
             return
         for job in self._jobs.values():
             job.passed_over += 1
@@ -165,7 +168,7 @@ class Engine:
         session = self._sessions.pop(name, None)
         if session is not None:
             self._recency.forget(name)
-            self.backend.close(session.cache)
+            session.close(self.backend)
 
     def first_logits(self, name: str) -> NDArray[np.float32]:
         """Logits of a session's first output in its newest answer."""
@@ -196,7 +199,7 @@ class Engine:
             try:
                 own_s = self._admitted(request)
                 if request.history is None and held is not None:
-                    self._restore(held)
+                    self._restore(session)
             except (TooLateError, PoolExhaustedError) as exc:
                 self._finished.append((number, Failed(problem=str(exc))))
                 continue
@@ -211,7 +214,7 @@ class Engine:
             session = Session(self.backend.open())
             self.rebuilt += 1
         elif request.aside:
-            session = replace(held, cache=self.backend.fork(held.cache), tail=list(held.tail))
+            session = held.fork(self.backend)
         else:
             session = held
         self._sessions[name] = session
@@ -239,13 +242,13 @@ class Engine:
 
     def _waiting(self, job: _Job) -> Waiting:
         assert job.want is not None, "a job in the table has begun"  # noqa: S101 - an invariant
-        tokens, prefill = job.want
+        _, tokens, prefill = job.want
         return Waiting(job.number, job.urgency, job.due, len(tokens), prefill, job.passed_over)
 
     def _run(self, planned: list[_Job]) -> tuple[list[_Job], NDArray[np.float32]]:
         """One forward; where memory lacks, idle sessions are given back, then the leader goes alone."""
         while True:
-            rows = [(job.session.cache, job.want.tokens) for job in planned if job.want is not None]
+            rows = [(job.want.cache, job.want.tokens) for job in planned if job.want is not None]
             try:
                 return planned, self.backend.forward(rows)
             except PoolExhaustedError:
@@ -277,27 +280,53 @@ class Engine:
             self.release(job.name)
         self._next(job.request.session)
 
-    def _restore(self, session: Session) -> None:
-        while True:
-            try:
-                self.backend.restore(session.cache)
-            except PoolExhaustedError:
-                if not self._make_room():
-                    raise
-            else:
-                return
+    def _idle_work(self) -> tuple[Session, Want] | None:
+        if self._no_room:
+            return None
+        for session in self._sessions.values():
+            want = self._writer.idle(session)
+            if want is not None and (
+                self.backend.resident(want.cache) or not self.backend.span(want.cache).end
+            ):
+                return session, want
+        return None
 
-    def _make_room(self) -> bool:
+    def _idle(self) -> None:
+        found = self._idle_work()
+        if found is None:
+            return
+        session, want = found
+        try:
+            self.backend.forward([(want.cache, want.tokens)])
+        except PoolExhaustedError:
+            self._no_room = True  # it is computed when it is needed
+        else:
+            self._writer.idled(session)
+
+    def _restore(self, name: str) -> None:
+        """Bring a session's content back into the pool; raises `PoolExhaustedError`."""
+        for cache in self._sessions[name].caches:
+            while True:
+                try:
+                    self.backend.restore(cache)
+                except PoolExhaustedError:
+                    if not self._make_room(name):
+                        raise
+                else:
+                    break
+
+    def _make_room(self, wanted: str = "") -> bool:
         """Move the session that was used longest ago out of the pool; where there is no room, forget it.
 
-        Its next request brings it back, or brings the history. Sessions at work stay.
+        Its next request brings it back, or brings the history. Sessions at work stay, and the one `wanted`.
         """
-        at_work = {job.name for job in self._jobs.values()}
+        at_work = {wanted, *(job.name for job in self._jobs.values())}
         idle = self._recency.oldest_first(name for name in self._sessions if name not in at_work)
         for name in idle:
-            if not self.backend.resident(self._sessions[name].cache):
+            held = [cache for cache in self._sessions[name].caches if self.backend.resident(cache)]
+            if not held:
                 continue
-            if not self.backend.offload(self._sessions[name].cache):
+            if not all(map(self.backend.offload, held)):
                 self.release(name)
                 self.evicted += 1
             return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -29,13 +29,22 @@ Logits = NDArray[np.float32]  # [vocabulary]
 
 
 class Want(NamedTuple):
-    """Tokens to append now."""
+    """Tokens to append now, and to which cache."""
 
+    cache: CacheId
     tokens: list[Token]
     prefill: bool
 
 
 Work = Generator[Want, Logits, Answer]
+
+
+@dataclass(slots=True)
+class Ahead:
+    """What a `hop` window will go on from: the newest half, and what of it is not computed yet."""
+
+    cache: CacheId
+    tokens: list[Token]
 
 
 @dataclass(slots=True)
@@ -47,6 +56,24 @@ class Session:
     base: int = 0  # position after the last finished cycle
     tail: list[Token] = field(default_factory=list)  # this cycle's tokens that are cached
     first_logits: Logits | None = None  # those of the first output, for self-tests
+    ahead: Ahead | None = None  # of a `hop` window
+
+    @property
+    def caches(self) -> tuple[CacheId, ...]:
+        """Everything it holds."""
+        return (self.cache,) if self.ahead is None else (self.cache, self.ahead.cache)
+
+    def fork(self, backend: KvBackend) -> Session:
+        """The same over shared memory; what is done to one, the other never sees."""
+        ahead = self.ahead
+        if ahead is not None:
+            ahead = Ahead(backend.fork(ahead.cache), list(ahead.tokens))
+        return replace(self, cache=backend.fork(self.cache), tail=list(self.tail), ahead=ahead)
+
+    def close(self, backend: KvBackend) -> None:
+        """Give its memory back."""
+        for cache in self.caches:
+            backend.close(cache)
 
 
 class Writer:
@@ -56,22 +83,52 @@ class Writer:
         self, bundle: Bundle, tokenizer: Tokenizer, masks: tuple[RangeMask, ...], backend: KvBackend
     ) -> None:
         self._bundle, self._tokenizer, self._masks, self._backend = bundle, tokenizer, masks, backend
+        self._hop = bundle.hop_cycles if bundle.manifest.window.mode == "hop" else 0
 
     def history(self, request: Propose) -> list[Token]:
-        """Tokens of a request's finished cycles, as far back as they can still influence an answer."""
+        """Tokens of a request's finished cycles, as far back as they can still influence an answer.
+
+        A `hop` window's beginning depends on the number of the cycle alone, so that a session that is rebuilt
+        answers like the one that was lost.
+        """
+        cycles = self._bundle.history_cycles
+        if self._hop:
+            cycles = request.cycle % self._hop + (self._hop if request.cycle >= self._hop else 0)
+        return self._tokens(request, cycles)
+
+    def _tokens(self, request: Propose, cycles: int) -> list[Token]:
+        """The begin token and the newest finished cycles of a request's history."""
         tokens = [self._tokenizer.begin]
-        for cycle in (request.history or ())[-self._bundle.history_cycles :]:
+        history = request.history or ()
+        for cycle in history[max(0, len(history) - cycles) :]:
             if cycle.inputs:
                 tokens += self._tokenizer.observe(_numbers(cycle.inputs))
             tokens += self._tokenizer.in_force(_numbers(cycle.in_force))
         return tokens
+
+    def idle(self, session: Session) -> Want | None:
+        """A chunk of what the session will need later, for when there is nothing else to do."""
+        if session.ahead is None or len(session.ahead.tokens) < PREFILL_CHUNK:
+            return None
+        return Want(session.ahead.cache, session.ahead.tokens[:PREFILL_CHUNK], prefill=True)
+
+    def idled(self, session: Session) -> None:
+        """The chunk is computed."""
+        assert session.ahead is not None, "asked for a moment ago"  # noqa: S101 - an invariant
+        del session.ahead.tokens[:PREFILL_CHUNK]
 
     def work(self, session: Session, request: Propose) -> Work:
         """The answer to a request, step by step."""
         began = time.perf_counter()
         if request.history is not None:
             yield from self._prefill(session, request)
-        pending = self._open_cycle(session, request)
+        following = request.history is None and request.cycle == session.cycle + 1
+        pending = self._open_cycle(session, request) if following else []
+        if following and self._hop:
+            yield from self._hopped(session, request)
+            pending = pending if request.cycle % self._hop else []
+        if not following:
+            self._backend.truncate(session.cache, session.base)
         values = _numbers(request.inputs)
         observed = self._tokenizer.observe(values)
         span = self._backend.span(session.cache)
@@ -100,32 +157,43 @@ class Writer:
         tokens = self.history(request)
         for start in range(self._backend.adopt(session.cache, tokens), len(tokens), PREFILL_CHUNK):
             self._forget_unseen(session)
-            yield Want(tokens[start : start + PREFILL_CHUNK], prefill=True)
+            yield Want(session.cache, tokens[start : start + PREFILL_CHUNK], prefill=True)
         session.base = self._backend.span(session.cache).end
+        if self._hop:
+            newest = self._tokens(request, request.cycle % self._hop)
+            session.ahead = Ahead(self._backend.open(), newest)
 
     def _open_cycle(self, session: Session, request: Propose) -> list[Token]:
-        """Cut back to where the request's cycle begins; tokens that must come before its measurements."""
-        pending: list[Token] = []
-        if request.history is None and request.cycle == session.cycle + 1:
-            inputs = len(self._tokenizer.inputs)
-            cached = session.tail[inputs:]
-            actual = self._tokenizer.in_force(_numbers(request.in_force))
-            same = 0
-            while same < min(len(cached), len(actual)) and cached[same] == actual[same]:
-                same += 1
-            keep = session.base + inputs + same
-            pending = actual[same:]
-            session.base = keep + len(pending)
-        else:
-            keep = session.base
+        """Close the cycle before with what was in force; tokens that must come before the measurements."""
+        inputs = len(self._tokenizer.inputs)
+        cached = session.tail[inputs:]
+        actual = self._tokenizer.in_force(_numbers(request.in_force))
+        same = 0
+        while same < min(len(cached), len(actual)) and cached[same] == actual[same]:
+            same += 1
+        if session.ahead is not None:
+            session.ahead.tokens += session.tail[:inputs] + actual
+        keep = session.base + inputs + same
+        session.base = keep + len(actual) - same
         self._backend.truncate(session.cache, keep)
-        return pending
+        return actual[same:]
+
+    def _hopped(self, session: Session, request: Propose) -> Generator[Want, Logits]:
+        """Go on from the newest half where the window is full; most of it is computed already."""
+        ahead = session.ahead
+        if ahead is None or request.cycle % self._hop:
+            return
+        for start in range(0, len(ahead.tokens), PREFILL_CHUNK):
+            yield Want(ahead.cache, ahead.tokens[start : start + PREFILL_CHUNK], prefill=True)
+        self._backend.close(session.cache)
+        session.cache, session.base = ahead.cache, self._backend.span(ahead.cache).end
+        session.ahead = Ahead(self._backend.open(), [self._tokenizer.begin])
 
     def _decode(
         self, session: Session, pending: list[Token], observed: list[Token]
     ) -> Generator[Want, Logits, list[DecodedOutput]]:
         """Append and decode; each output is rounded to its register value before the next one sees it."""
-        logits = session.first_logits = yield Want(pending + observed, prefill=False)
+        logits = session.first_logits = yield Want(session.cache, pending + observed, prefill=False)
         session.tail = list(observed)
         decoded: list[DecodedOutput] = []
         for at, (mask, codec) in enumerate(zip(self._masks, self._tokenizer.outputs, strict=True)):
@@ -133,7 +201,7 @@ class Writer:
             decoded.append(output)
             if at + 1 < len(self._masks):
                 token = codec.encode(float(output.value))
-                logits = yield Want([token], prefill=False)
+                logits = yield Want(session.cache, [token], prefill=False)
                 session.tail.append(token)
         return decoded
 
@@ -142,6 +210,8 @@ class Writer:
 
         Only where a cycle begins: a cycle that is replaced starts again from `base`, never before it.
         """
+        if self._hop:
+            return
         end = self._backend.span(session.cache).end
         self._backend.forget_before(session.cache, end - self._bundle.manifest.window.length + 1)
 
