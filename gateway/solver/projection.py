@@ -206,7 +206,7 @@ def _cases(allowed: Sequence[Spans], joint: Sequence[Condition]) -> tuple[list[_
 
 def _narrowed(box: Box, lines: Iterable[Line]) -> _Case | None:
     """A case without counts that one of its lines excludes, and without lines that then say nothing."""
-    kept = tuple(dict.fromkeys(lines))
+    kept = [Line(*found) for found in _tightest(lines).items()]
     for _ in range(_ROUNDS):
         before = list(box)
         for found in kept:
@@ -219,10 +219,18 @@ def _narrowed(box: Box, lines: Iterable[Line]) -> _Case | None:
                 if box[place][0] > box[place][1]:
                     return None
                 lowest = least(found, box)
-        kept = tuple(found for found in kept if most(found, box) > found.limit)
+        kept = [found for found in kept if most(found, box) > found.limit]
         if before == box:
             break
-    return _Case(box, kept)
+    return _Case(box, tuple(kept))
+
+
+def _tightest(lines: Iterable[Line]) -> dict[tuple[tuple[int, int], ...], int]:
+    """By their sums, the least limits."""
+    found: dict[tuple[tuple[int, int], ...], int] = {}
+    for terms, limit in lines:
+        found[terms] = min(limit, found.get(terms, limit))
+    return found
 
 
 def _without(case: _Case, place: int) -> tuple[_Case, str]:
@@ -230,7 +238,7 @@ def _without(case: _Case, place: int) -> tuple[_Case, str]:
     above = [(f, found) for found in case.lines if (f := dict(found.terms).get(place, 0)) > 0]
     below = [(-f, found) for found in case.lines if (f := dict(found.terms).get(place, 0)) < 0]
     low, high = case.box[place]
-    lines = {f.terms: f.limit for f in case.lines if place not in dict(f.terms)}
+    lines = _tightest(found for found in case.lines if place not in dict(found.terms))
     why = ""
     pairs = itertools.chain(
         itertools.product(above, below),
