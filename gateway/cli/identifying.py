@@ -147,8 +147,8 @@ def _note(output: Path | None) -> str:
     return (
         f"{where} is a draft and not in force: no gateway takes it while its rule `fill-in` stands. Put in "
         "the rules that must hold, a case that breaks each critical one, and a backup; judge every number "
-        "(the band is what was seen, not what can happen); then `o3ctl schema validate` it and "
-        "`o3ctl analyze` it"
+        "(the band is what was seen, not what can happen); then `o3ctl schema validate` it and `o3ctl "
+        "analyze` it"
     )
 
 

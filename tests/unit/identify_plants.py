@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from gateway.core.tag import TagId
+from gateway.plantsim.controllers import ExpertController, Memory
 from gateway.plantsim.tank import Disturbances, Sensors, TankState, step
 from gateway.solver.identify.series import Channel, Floats, Recording, Samples
 from gateway.solver.identify.windows import Model
@@ -83,6 +84,29 @@ def tank(steps: int = 8_000, seed: int = 1) -> Plant:
     known = {name: np.array(values) for name, values in read.items()}
     return Plant(
         recording=recording(TANK, known, 1.0), true={name: np.array(values) for name, values in true.items()}
+    )
+
+
+@lru_cache(maxsize=2)
+def led_tank(steps: int = 8_000, seed: int = 1) -> Plant:
+    """The demo tank under its expert controller alone, which follows the inflow closely."""
+    disturbances, sensors, state = Disturbances(seed), Sensors(seed), TankState()
+    controller, memory = ExpertController(), Memory()
+    rows: list[tuple[tuple[float, ...], tuple[float, ...]]] = []
+    for _ in range(steps):
+        inflow = disturbances.now.inflow_m3h
+        seen = sensors.measure(state, inflow)
+        memory = controller.decide(seen, memory)
+        pump, heater = memory.outputs.pump_pct, memory.outputs.heater
+        read = seen.level_m, seen.inflow_m3h, seen.temperature_c, pump, float(heater)
+        rows.append((read, (state.level_m, inflow, state.temperature_c, pump, float(heater))))
+        for _ in range(_SUBSTEPS):
+            state = step(state, pump, heater, 1, 1.0 / _SUBSTEPS, disturbances.advance(1.0 / _SUBSTEPS))
+    read_, true = (np.array([row[k] for row in rows]).T for k in (0, 1))
+    names = [c.name for c in TANK]
+    return Plant(
+        recording=recording(TANK, dict(zip(names, read_, strict=True)), 1.0),
+        true=dict(zip(names, true, strict=True)),
     )
 
 

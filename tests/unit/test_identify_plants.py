@@ -91,6 +91,19 @@ def test_the_twin_s_true_disturbance_lies_inside_when_its_heaters_and_the_room_a
         assert all(c.share > 0.999 for c in target.band.coverage)
 
 
+def test_a_room_that_warms_everything_and_is_not_logged_is_told_and_one_that_is_logged_is_not() -> None:
+    said = "what is missed of `h2` and of `h1` goes together"
+    wish = Wish(step_s=10.0, targets=("t1", "t2", "h1", "h2"))
+
+    unseen = identified(twin(names=("t1", "t2", "h1", "h2", "q1", "q2")).recording, wish)
+    logged = identified(twin().recording, wish)
+
+    assert isinstance(unseen, Identified)
+    assert isinstance(logged, Identified)
+    assert said in " ".join(unseen.notes)
+    assert said not in " ".join(logged.notes)
+
+
 # The control: the same residuals in a band that is too narrow are not "inside".
 def test_a_plant_that_changes_in_the_held_out_part_is_told_and_widens_the_band() -> None:
     plant = tank(seed=1)

@@ -35,14 +35,14 @@ RULES = (
         "itself."
     ),
     (
-        "The band is the range of the mean residual over the window where that range is least, with what no "
-        "sensor error explains over any window, and where one step's spread is told from noise the range of "
-        f"one step's residuals, shrunk by what is noise of it; then {MARGIN:.0%} of the width more on either "
-        "side."
+        "The band is the range of the mean residual over the window where that range is least, with what "
+        "no sensor error explains over any window, and where one step's spread is told from noise the "
+        f"range of one step's residuals, shrunk by what is noise of it; then {MARGIN:.0%} of the width more "
+        "on either side."
     ),
     (
-        f"Coverage is judged on the last {HELD_OUT:.0%} of the time, which no number was fitted to; readings "
-        "count as inside where band and sensor errors allow them."
+        f"Coverage is judged on the last {HELD_OUT:.0%} of the time, which no number was fitted to; "
+        "readings count as inside where band and sensor errors allow them."
     ),
     f"`max_rate` is the fastest change seen that sensor errors do not explain, times {RATE_MARGIN:g}.",
     "It holds where the plant was: nothing is known of states and actions the record does not hold.",
@@ -101,7 +101,13 @@ def _dynamics(found: Identified, target: Target) -> dict[str, Any]:
         "window_steps": fit.window,
         "windows": fit.windows,
         "effects": [
-            {"of": e.name, "value": _n(e.value), "standard_error": _n(e.error), "noise_bias": _n(e.bias)}
+            {
+                "of": e.name,
+                "value": _n(e.value),
+                "standard_error": _n(e.error),
+                "noise_bias": _n(e.bias),
+                "moved_alone": _n(e.alone),
+            }
             for e in fit.effects
         ],
         "left_out": {name: _n(ratio) for name, ratio in fit.left_out.items()},
@@ -184,7 +190,10 @@ def _tag_row(found: Identified, name: str) -> tuple[str, ...]:
 def _target_lines(found: Identified, target: Target) -> list[str]:
     fit, band = target.fit, target.band
     name = fit.target
-    rows = [(_called(e.name, name), f"{e.value:.6g}", f"{e.error:.2g}", f"{e.bias:.2g}") for e in fit.effects]
+    rows = [
+        (_called(e.name, name), f"{e.value:.6g}", f"{e.error:.2g}", f"{e.bias:.2g}", f"{100 * e.alone:.3g} %")
+        for e in fit.effects
+    ]
     left = ", ".join(f"{_called(n, name)} ({r:.1f})" for n, r in fit.left_out.items())
     certain = "nothing" if band.certain is None else f"{band.certain[0]:.3g} to {band.certain[1]:.3g}"
     lines = [
@@ -195,12 +204,14 @@ def _target_lines(found: Identified, target: Target) -> list[str]:
             "(mean square) of "
             'what "it stays as it is" misses 10 steps ahead'
         ),
-        *("  " + line for line in _table(("effect of", "value", "standard error", "noise bias"), rows)),
+        *(
+            "  " + line
+            for line in _table(("effect of", "value", "standard error", "noise bias", "moved alone"), rows)
+        ),
         f"  left out, with |effect|/standard error: {left or 'none'}",
         (
             f"  band: means over {band.window} steps ran from {band.mean_range[0]:.3g} to "
-            f"{band.mean_range[1]:.3g}; no "
-            f"sensor error explains {certain}; {_spread(band)}"
+            f"{band.mean_range[1]:.3g}; no sensor error explains {certain}; {_spread(band)}"
         ),
     ]
     covered = [

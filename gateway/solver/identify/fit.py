@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,9 @@ SUSPECT = 0.98
 _CHOOSE = 0.8  # of the training steps fit the candidates of a window length, the rest chooses among them
 _LOOK = (10, 60)  # steps ahead at which they are compared
 _MOST_STARTS = 20_000
+_MOST_BIAS = 0.25  # of an effect: beyond it the first order of what noise does is no order at all
+_MOST_NOISE = 0.5  # of the square of a regressor's movement
+_LEAST_ALONE = 0.05  # of an action's movement: below it feedback decides what its effect comes out as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,7 @@ class Effect:
     value: float
     error: float  # standard error by the jackknife
     bias: float  # what the sensors' noise took from it, by first order; already given back in `value`
+    alone: float  # share of its movement, over windows, that no other regressor makes too; 1 for a constant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,41 +67,87 @@ class Fit:
 
 
 def fitted(
-    grid: Grid, target: str, regressors: Sequence[str], noise: Mapping[str, float], train: tuple[int, int]
+    grid: Grid,
+    target: str,
+    regressors: Sequence[str],
+    actions: AbstractSet[str],
+    noise: Mapping[str, float],
+    train: tuple[int, int],
 ) -> Fit | str:
     """The fit whose window length predicts best within the training steps, or why there is none."""
     columns = table(grid, target, regressors)
     first, end = train
     middle = first + int(_CHOOSE * (end - first))
     scored: list[tuple[float, int]] = []
+    why = ""
     for steps in LADDER:
-        equations = normal(columns, steps, first, middle)
-        if equations is None or _alike(columns, equations):
-            continue
-        found = _chosen(columns, equations, noise)
-        if found is not None:
+        found = _of_window(columns, steps, actions, noise, (first, middle))
+        if isinstance(found, str):
+            why = why or found
+        else:
             scored.append((_score(grid, columns, found.model(), middle, end), steps))
-    if not scored:
-        return _nothing(columns, train)
-    best = min(scored)[1]
-    equations = normal(columns, best, first, end)
-    said = "" if equations is None else _alike(columns, equations)
-    if equations is None or said:
-        return said or _nothing(columns, train)
-    found = _chosen(columns, equations, noise)
-    return found if found is not None else _nothing(columns, train)
+    for _, steps in sorted(scored):
+        found = _of_window(columns, steps, actions, noise, train)
+        if not isinstance(found, str):
+            return found
+        why = found
+    return why
 
 
-def _nothing(columns: Table, train: tuple[int, int]) -> str:
-    equations = normal(columns, 1, *train)
+def _of_window(
+    columns: Table,
+    steps: int,
+    actions: AbstractSet[str],
+    noise: Mapping[str, float],
+    part: tuple[int, int],
+) -> Fit | str:
+    """The fit over windows of one length, or why it is not to be trusted."""
+    target = columns.target
+    equations = normal(columns, steps, *part)
     if equations is None:
-        usable = len(starts(columns, 1, *train))
-        width = columns.columns.shape[1]
+        usable, width = len(starts(columns, steps, *part)), columns.columns.shape[1]
         return (
-            f"`{columns.target}`: {usable} steps of the fitting part have every tag before and after; "
+            f"`{target}`: {usable} steps of the fitting part begin a window of {steps} with every tag; "
             f"{width} coefficients need at least {20 * (width + 1)}"
         )
-    return _alike(columns, equations) or f"`{columns.target}`: the equations have no one solution"
+    if said := _alike(columns, equations) or _led(columns, equations, actions):
+        return said
+    found = _chosen(columns, equations, noise)
+    if found is None:
+        return f"`{target}`: the equations have no one solution"
+    if not any(e.name != CONSTANT for e in found.effects):
+        return f"no effect of any tag on `{target}` could be told from 0"
+    return _drowned(columns, equations, found) or found
+
+
+def _drowned(columns: Table, equations: Normal, found: Fit) -> str:
+    """A sentence where noise is so much of a regressor's movement that its effect means nothing."""
+    own = equations.own_movement()
+    for effect in found.effects:
+        if effect.name == CONSTANT:
+            continue
+        noise = equations.steps * found.noise.get(effect.name, 0.0) ** 2
+        share = noise / max(own[columns.names.index(effect.name)], 1e-300)
+        if share > _MOST_NOISE or abs(effect.bias) > _MOST_BIAS * abs(effect.value):
+            return (
+                f"`{columns.target}`: sensor noise is {100 * min(share, 1.0):.0f} % of the movement of "
+                f"`{effect.name}` over windows of {equations.steps} steps and {abs(effect.bias):.2g} of its "
+                f"effect of {abs(effect.value):.2g}: that effect cannot be told"
+            )
+    return ""
+
+
+def _led(columns: Table, equations: Normal, actions: AbstractSet[str]) -> str:
+    """A sentence where an action went so much with other tags that what it does by itself cannot be told."""
+    names = columns.names
+    for name, share in zip(names, _alone(equations, range(len(names))), strict=True):
+        if name in actions and share < _LEAST_ALONE:
+            return (
+                f"{100 * (1 - share):.1f} % of the movement of `{name}` came with that of the other tags, "
+                f"as under a controller: what it does to `{columns.target}` cannot be told; move it by hand "
+                "for a while"
+            )
+    return ""
 
 
 def _alike(columns: Table, equations: Normal) -> str:
@@ -114,8 +165,7 @@ def _alike(columns: Table, equations: Normal) -> str:
         rest = ", ".join(f"`{n}`" for k, n in enumerate(names) if k != worst)
         return (
             f"`{names[worst]}` is nearly a sum of {rest} all the time: whose effect on `{columns.target}` "
-            "it "
-            "was cannot be told; move one of them alone, or leave one out"
+            "it was cannot be told; move one of them alone, or leave one out"
         )
     return ""
 
@@ -157,19 +207,31 @@ def _chosen(columns: Table, equations: Normal, noise: Mapping[str, float]) -> Fi
         del kept[worst]
         if not kept:
             break
-    rows = zip(kept, values, errors, bias, strict=True) if kept else ()
+    alone = _alone(equations, kept)
+    rows = zip(kept, values, errors, bias, alone, strict=True) if kept else ()
     return Fit(
         target=columns.target,
         window=equations.steps,
         windows=equations.windows,
         effects=tuple(
-            Effect(name=columns.names[k], value=float(v - b), error=float(e), bias=float(b))
-            for k, v, e, b in rows
+            Effect(name=columns.names[k], value=float(v - b), error=float(e), bias=float(b), alone=a)
+            for k, v, e, b, a in rows
         ),
         left_out=left_out,
         alike=tuple(_pairs(columns, equations, SUSPECT)),
         noise={name: noise.get(name, 0.0) for name in columns.names[:-1]},
     )
+
+
+def _alone(equations: Normal, kept: Sequence[int]) -> list[float]:
+    """What share of each kept regressor's movement is its own."""
+    last = equations.scale.size - 1
+    moving = [k for k in kept if k != last]
+    shares: dict[int, float] = {}
+    if moving:
+        likeness = equations.likeness()[np.ix_(moving, moving)]
+        shares = {k: 1 / max(float(f), 1.0) for k, f in zip(moving, _inflation(likeness), strict=True)}
+    return [shares.get(k, 1.0) for k in kept]
 
 
 def _bias(

@@ -175,9 +175,9 @@ def _still(recording: Recording, moved: Mapping[str, Moved]) -> list[str]:
         how = f"never moved: it was {found.least:g} all the time" if not found.moves else ""
         how = how or f"moved {found.moves} time{'s' if found.moves > 1 else ''}, and {LEAST_MOVES} are needed"
         said.append(
-            f"action `{channel.name}` ({channel.tag}) {how}; what it does cannot be told from this "
-            "record. Move "
-            f"it, or leave it out with --leave-out {channel.tag} and say in the module by hand what it does"
+            f"action `{channel.name}` ({channel.tag}) {how}; what it does cannot be told from this record. "
+            f"Move it, or leave it out with --leave-out {channel.tag} and say in the module by hand what it "
+            "does"
         )
     return said
 
@@ -207,7 +207,8 @@ def _target(ground: _Ground, channel: Channel) -> Target | str:
     others = [c.name for c in recording.channels if c.name != channel.name and moved[c.name].moves]
     if not moved[channel.name].moves:
         return f"`{channel.name}` never moved: it was {moved[channel.name].least:g} all the time"
-    fit = fitted(grid, channel.name, others, ground.noise, train)
+    actions = {c.name for c in recording.channels if c.action}
+    fit = fitted(grid, channel.name, others, actions, ground.noise, train)
     if isinstance(fit, str):
         return fit
     fit = rounded_fit(fit)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from gateway.solver.identify.band import Band, Coverage
 from gateway.solver.identify.fit import Fit
 from gateway.solver.identify.series import Grid, Recording
-from gateway.solver.identify.windows import CONSTANT, Model
+from gateway.solver.identify.windows import CONSTANT, Model, misses, starts, table
 
 _ALIKE_NEXT = 0.5
+_TOGETHER = 10  # steps
+_LEAST = 100  # windows
+_ALONE = 0.2  # of a regressor's movement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,28 @@ def notes(recording: Recording, grid: Grid, found: Sequence[Target], worth: floa
             missed = f'misses {100 * one.worth:.0f} % of what "it stays as it is" misses'
             yield f"`{one.fit.target}`: the model {missed}; it was asked for by name"
         yield from _of_band(one)
+    for k, one in enumerate(found):
+        for other in found[:k]:
+            yield from _together(grid, one, other)
+
+
+def _together(grid: Grid, one: Target, other: Target) -> Iterator[str]:
+    """Whether what one model misses goes with what the other misses: then something unseen moves both."""
+    names = sorted({one.fit.target, other.fit.target, *one.model.effects, *other.model.effects})
+    here = starts(table(grid, names[0], names[1:]), _TOGETHER, 0, grid.steps - 1)
+    if len(here) < _LEAST:
+        return
+    pair = [misses(grid, t.model, here, _TOGETHER) for t in (one, other)]
+    kept = np.isfinite(pair[0]) & np.isfinite(pair[1])
+    if kept.sum() < _LEAST or not min(np.std(p[kept]) for p in pair):
+        return
+    much = float(np.corrcoef(pair[0][kept], pair[1][kept])[0, 1])
+    if abs(much) > _ALIKE_NEXT:
+        yield (
+            f"what is missed of `{one.fit.target}` and of `{other.fit.target}` goes together (correlation "
+            f"{much:.2f}): something nobody measures moves both, and effects of the one on the other may be "
+            "its; log it if you can"
+        )
 
 
 def _of_fit(one: Target, actions: Sequence[str]) -> Iterator[str]:
@@ -50,10 +77,16 @@ def _of_fit(one: Target, actions: Sequence[str]) -> Iterator[str]:
     for effect in fit.effects:
         if abs(effect.bias) > effect.error and effect.name != CONSTANT:
             yield (
-                f"`{name}`: sensor noise had moved the effect of `{effect.name}` by {effect.bias:.2g}, "
-                "more "
+                f"`{name}`: sensor noise had moved the effect of `{effect.name}` by {effect.bias:.2g}, more "
                 f"than its standard error {effect.error:.2g}; it was given back to first order"
             )
+    led = [e for e in fit.effects if e.alone < _ALONE]
+    if led:
+        shares = ", ".join(f"`{e.name}` {100 * (1 - e.alone):.0f} %" for e in led)
+        yield (
+            f"`{name}`: much of these movements came with those of other tags, as under a controller: "
+            f"{shares}; such an effect may be off by more than its standard error says"
+        )
     missing = [action for action in actions if action in fit.left_out]
     if missing:
         yield f"`{name}`: no effect of {', '.join(f'`{m}`' for m in missing)} could be told from 0"
@@ -78,6 +111,5 @@ def _outside(covered: Coverage) -> str:
     out = f"{covered.starts - covered.inside} of {covered.starts} held-out steps"
     return (
         f"{out} lay outside the band of the fitting part {steps}; the draft's band was widened by what no "
-        "sensor "
-        "error explains of them"
+        "sensor error explains of them"
     )

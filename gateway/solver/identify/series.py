@@ -116,8 +116,7 @@ def resampled(recording: Recording, step_s: float) -> Grid | str:
             had = recording.samples[channel.name]
             return (
                 f"`{channel.tag}` has {len(usable[channel.name].at)} usable values among {len(had.at)} "
-                "samples: "
-                "nothing can be fitted without it"
+                "samples: nothing can be fitted without it"
             )
     start = max(s.at[0] for s in usable.values())
     end = min(s.at[-1] for s in usable.values())
@@ -150,8 +149,7 @@ def _too_slow(recording: Recording, step_s: float) -> str | None:
         if not channel.action and interval > GAP_STEPS * step_s:
             return (
                 f"`{channel.tag}` was recorded every {interval:.4g} s: a step of {step_s:.4g} s cannot be "
-                "seen "
-                f"in it; ask for a step of at least {interval / GAP_STEPS:.4g} s"
+                f"seen in it; ask for a step of at least {interval / GAP_STEPS:.4g} s"
             )
     return None
 

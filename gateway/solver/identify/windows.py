@@ -81,6 +81,13 @@ class Normal:
         size = self.scale[list(kept)]
         return found / size, spread / size
 
+    def own_movement(self) -> Floats:
+        """The mean square of each column's window sums around their mean, `[k]`."""
+        gram = self.gram.sum(axis=0)
+        centred = np.diag(gram) - gram[:, -1] ** 2 / gram[-1, -1]
+        found: Floats = np.maximum(centred, 0.0) / self.windows * self.scale**2
+        return found
+
     def likeness(self) -> Floats:
         """How alike two columns move, -1 to 1, `[k, k]`; the constant, the last, is taken out."""
         gram = self.gram.sum(axis=0)
