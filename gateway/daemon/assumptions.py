@@ -194,11 +194,15 @@ class Assumptions:
             self._worker = WorkerProcess(MODULE, name="assumptions")
             await self._worker.start()
         rules = None
-        if generation not in self._told and (rules := self._rules(generation)) is None:
-            return None  # it is out of force already
+        if generation not in self._told:
+            rules = self._rules(generation)
+            if rules is None or not rules.modules:
+                return None  # it is out of force already, or states nothing of the plant
         body = asked(job.request, job.kept, job.unbroken_since, rules)
         answer = answered(await self._worker.ask(body, _ANSWER_S))
-        if not answer.problem:
+        if answer.problem:
+            self._told.discard(generation)  # told again with the next decision
+        else:
             self._told.add(generation)
         return answer
 

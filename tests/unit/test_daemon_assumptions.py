@@ -30,6 +30,7 @@ from gateway.daemon.modes import Modes
 from gateway.pipeline.point import Point
 from gateway.pipeline.rearm import not_armable
 from gateway.solver.residual_worker import Desk, Watch, asked
+from gateway.solver.ruleset import RuleSet
 from tests.fakes.pipeline import House
 from tests.unit.solver_demo import LEVEL, TAGS, rule_set
 from tests.unit.test_solver_residuals import Tank
@@ -226,6 +227,40 @@ async def test_s16_a_process_that_does_not_answer_is_no_health_until_another_one
         await rig.decide(3)
         assert rig.watch.health().ok
         assert rig.point.residuals != ()
+
+
+async def test_s16_rules_that_the_process_does_not_have_are_told_again() -> None:
+    async with watching() as rig:
+        await rig.decide(3)
+        rig.watch._told.add(2)  # as if it had forgotten them
+        rig.tank.rules = replace(RULES, generation=2)
+        rig.watch._rules = lambda _: rig.tank.rules
+        request = replace(rig.tank.request(), generation=2)
+        rig.watch.look(rig.point, record_of(request))
+        await until(lambda: rig.watch.statistics().unread == 1)
+        assert "rule set 2 was never told" in rig.watch.health().text
+        rig.tank.advance()
+        rig.watch.look(rig.point, record_of(replace(rig.tank.request(), generation=2)))
+        await until(lambda: rig.watch.statistics().judged == 4)
+        assert rig.watch.health().ok
+
+
+async def test_a_rule_set_without_modules_states_nothing_that_could_be_watched() -> None:
+    async with watching() as rig:
+        asked_for = asyncio.Event()
+
+        def nothing(_generation: int) -> RuleSet:
+            asked_for.set()
+            return RuleSet.of((), 1)
+
+        rig.watch._rules = nothing
+        rig.watch.look(rig.point, record_of(rig.tank.request()))
+        async with asyncio.timeout(30):
+            await asked_for.wait()
+        rig.watch._rules = lambda _: RULES
+        await rig.decide(2)
+        assert rig.watch.statistics().unread == 0
+        assert rig.watch.health().ok
 
 
 async def test_what_if_decisions_and_those_nobody_examined_are_no_measurements() -> None:
