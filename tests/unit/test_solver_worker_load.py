@@ -1,13 +1,26 @@
-"""What a solver worker refuses to load: modules that can never hold together."""
+"""How a solver worker loads a set: what it refuses, what it need not work out again, what it rehearses."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import msgspec
 import pytest
 
+from gateway.core.decision import CheckResult
+from gateway.core.ports import CheckRequest, StateSet
+from gateway.core.tag import TagDefinition, TagId
+from gateway.solver.check import Checks
+from gateway.solver.compile import compile_module
 from gateway.solver.module import Module
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.wire import Answer, Done, Failed, Load, given
+from gateway.solver.seat import Kept
+from gateway.solver.wire import Answer, Done, Drop, Failed, Load, Prepare, given
 from gateway.solver.worker import Desk
+from tests.unit.solver_demo import LOWER_LEVEL, Situation, proposal
+from tests.unit.solver_demo import module as demo_module
+from tests.unit.solver_demo import rule_set as demo_rules
 from tests.unit.solver_small import TAGS, rule, small
 
 
@@ -34,6 +47,86 @@ def test_what_is_only_reported_or_watched_contradicts_nothing() -> None:
     report = small(rule("p <= 20", "low", "informational"), rule("p <= 30", "watch", monitor=True), id="two")
 
     assert isinstance(loaded(small("p >= 60", id="one"), report), Done)
+
+
+# What the first worker has found the others take over; what can never hold together none of them has loaded.
+def test_a_set_that_another_worker_has_examined_is_not_examined_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[RuleSet] = []
+    monkeypatch.setattr("gateway.solver.worker._conflict", asked.append)
+    kept = Kept(RuleSet.of([small("p >= 60", id="one")], 1))
+    first = Desk().answer(kept.ask([(1.0, 0.0)]))
+    assert isinstance(first, Done)
+    assert len(asked) == 1
+    assert any(first.outlines.values())
+    kept.learn(first)
+
+    second = Desk().answer(kept.ask([(1.0, 0.0)]))
+
+    assert second == first
+    assert len(asked) == 1
+
+
+def test_what_a_worker_has_compiled_it_compiles_again_only_over_other_tags(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+
+    def compiling(data: bytes, source: str, tags: Mapping[TagId, TagDefinition]) -> Module:
+        seen.append(source)
+        return compile_module(data, source, tags)
+
+    monkeypatch.setattr("gateway.solver.worker.compile_module", compiling)
+    one, two = small("p >= 10", id="one"), small(rule("p <= 90", "high"), id="two")
+    desk, ask = Desk(), Kept(RuleSet.of([one], 1)).ask([])
+    assert isinstance(desk.answer(ask), Done)
+
+    assert isinstance(desk.answer(Kept(RuleSet.of([one, two], 2)).ask([])), Done)
+    assert seen == ["one.json", "two.json"]
+
+    tags = tuple(replace(d, scale=d.scale / 10) if d.id == "P" else d for d in ask.tags)
+    assert tags != ask.tags
+    assert isinstance(desk.answer(msgspec.structs.replace(ask, generation=3, tags=tags)), Done)
+    assert seen == ["one.json", "two.json", "one.json"]
+
+
+def test_a_set_is_rehearsed_on_the_premises_told_last_and_a_rehearsal_that_fails_refuses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[int, bool]] = []
+    true_check = Checks.check
+
+    def check(
+        self: Checks, request: CheckRequest, *late: Callable[[], bool]
+    ) -> tuple[CheckResult, StateSet | None]:
+        seen.append((request.generation, request.may_repair))
+        if len(seen) == 3:
+            raise ZeroDivisionError
+        return true_check(self, request, *late)
+
+    monkeypatch.setattr(Checks, "check", check)
+    desk = Desk()
+    assert isinstance(desk.answer(Kept(demo_rules()).ask([])), Done)
+    assert seen == []  # no premises were told yet
+    desk.prepare(Prepare(Situation().request(proposal())))
+
+    for generation in (2, 3, 4):
+        assert isinstance(desk.answer(Kept(demo_rules(generation=generation)).ask([])), Done)
+
+    assert seen == [(2, False), (3, False), (4, False)]
+
+
+def test_many_sets_leave_no_more_behind_than_the_last_two() -> None:
+    desk, tank = Desk(), demo_module()
+    counts: list[int] = []
+    for generation in range(1, 9):
+        limit = f"{3.1 - generation / 1000:.3f}"
+        fresh = demo_module(LOWER_LEVEL, ('"revision": 1', f'"revision": {generation}'), ("3.2", limit))
+        assert isinstance(desk.answer(Kept(RuleSet.of([tank, fresh], generation)).ask([(1.2, 0.3)])), Done)
+        desk.answer(Drop(generation - 1))
+        counts.append(len(desk._shelf._parts))
+    assert len(set(counts)) == 1
 
 
 # A search that is not done in its budget refuses nothing: every check still shows what holds.
