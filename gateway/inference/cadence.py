@@ -42,6 +42,13 @@ class Cadence:
         """Finished cycles, oldest first."""
         return tuple(self._finished)
 
+    @property
+    def under_way(self) -> Step | None:
+        """The newest request's place, with all the history; None before the first."""
+        if self._open is None:
+            return None
+        return Step(self._cycle, self._open, (), rewritten=True, history=self.history)
+
     def copy(self) -> Cadence:
         """The same history, to place a request in that must leave no trace."""
         other = Cadence(self._cycle_s, 0)

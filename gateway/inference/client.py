@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import msgspec
 from gateway.core.clock import Clock, Deadline, SystemClock
 from gateway.core.decision import Proposal, RegisterValue
 from gateway.core.errors import InferenceError
-from gateway.core.tag import TagDefinition, TagId, TagKind, decimal_text, number_text
+from gateway.core.tag import TagDefinition, TagId
 from gateway.core.tagstore import Snapshot
 from gateway.inference.bundle import Bundle, check_tags, load_bundle
 from gateway.inference.cadence import Cadence, Step
@@ -25,12 +24,12 @@ from gateway.inference.messages import (
     Cycle,
     Failed,
     NeedHistory,
-    OutputLimits,
     Propose,
     Report,
     Statistics,
     decode_reply,
 )
+from gateway.inference.values import in_force_text, input_text, limits_of
 
 _HUNG_S = 1.0  # nobody was answered for so long: killed and replaced
 _MOST_IN_FLIGHT = 64
@@ -80,6 +79,7 @@ class _Point:
     def __init__(self, bundle: Bundle) -> None:
         self.cadence = Cadence(bundle.cycle_s, bundle.history_cycles)
         self.held_by: int | None = None  # number of the worker that answered last
+        self.urgency = 1
         self.turn = asyncio.Lock()
 
 
@@ -108,11 +108,14 @@ class ModelEngine:
         self._clock = clock if clock is not None else SystemClock()
         self._worker = EngineWorker(
             self.bundle,
-            tuple(_limits(definition) for definition in self._outputs),
+            tuple(limits_of(definition) for definition in self._outputs),
             provider=provider,
             require_cuda=require_cuda,
             slowest_ms=slowest_ms,
+            warm=self._to_warm,
+            warmed=self._warmed,
         )
+        self._warming: dict[str, Step] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._points: dict[str, _Point] = {}
         self._answer: Answer | None = None
@@ -165,6 +168,7 @@ class ModelEngine:
         """
         state = self._points.setdefault(point, _Point(self.bundle))
         step = state.cadence.place(snapshot.taken_at, *self._texts(snapshot, previous))
+        state.urgency = urgency
         if step.rewritten:
             state.held_by = None
         return await self._proposed(_request(point, step, urgency, aside=False), state, step, deadline)
@@ -188,8 +192,8 @@ class ModelEngine:
     def _texts(
         self, snapshot: Snapshot, previous: Mapping[TagId, Fraction]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        inputs = tuple(_text(snapshot, tag) for tag in self._inputs)
-        return inputs, tuple(_in_force(previous, definition.id) for definition in self._outputs)
+        inputs = tuple(input_text(snapshot, tag) for tag in self._inputs)
+        return inputs, tuple(in_force_text(previous, definition.id) for definition in self._outputs)
 
     async def _proposed(self, request: Propose, state: _Point, step: Step, deadline: Deadline) -> Proposal:
         try:
@@ -212,6 +216,23 @@ class ModelEngine:
     def for_point(self, point: str, urgency: int = 1) -> PointProposer:
         """The proposer of one decision point of that class: 0, 1 or 2, first to last."""
         return PointProposer(self, point, urgency)
+
+    def _to_warm(self) -> list[Propose]:
+        """What a new worker should hold: every point's history, the urgent points' first."""
+        ranked = sorted(self._points.items(), key=lambda item: item[1].urgency)
+        steps = {name: step for name, state in ranked if (step := state.cadence.under_way) is not None}
+        self._warming = steps
+        return [
+            msgspec.structs.replace(_request(name, step, 3, aside=False), history=step.history, warm=True)
+            for name, step in steps.items()
+        ]
+
+    def _warmed(self, sessions: frozenset[str]) -> None:
+        """A new worker holds these; unless a request has moved a point on, it need not bring its history."""
+        for name in sessions:
+            state = self._points[name]
+            if state.cadence.under_way == self._warming[name]:
+                state.held_by = self._worker.number
 
     def describe(self) -> dict[str, str]:
         """The truth about the engine, for status and records."""
@@ -357,31 +378,3 @@ def _note(asked: asyncio.Future[bytes], state: _Point, number: int) -> None:
     """A worker that answered holds what it answered on, whether or not anybody waited for that."""
     if asked.exception() is None and isinstance(decode_reply(asked.result()), Answer):
         state.held_by = number
-
-
-def _limits(definition: TagDefinition) -> OutputLimits:
-    """The counts an output may take: its register's range, narrowed to its engineering range."""
-    raw_range = (0, 1) if definition.kind is TagKind.BOOLEAN else definition.raw_range
-    if raw_range is None:
-        message = f"tag `{definition.id}` has no register counts and cannot be a model's output"
-        raise InferenceError(message)
-    low, high = raw_range
-    if definition.eu_range is not None:
-        ends = sorted((end - definition.offset) / definition.scale for end in definition.eu_range)
-        low, high = max(low, -int(-ends[0] // 1)), min(high, int(ends[1] // 1))
-    return OutputLimits(decimal_text(definition.scale), decimal_text(definition.offset), low, high)
-
-
-def _text(snapshot: Snapshot, tag: TagId) -> str:
-    value = snapshot.values[tag].value if tag in snapshot.values else None
-    if value is None or isinstance(value, str) or not math.isfinite(value):
-        message = f"model input `{tag}` has no number"
-        raise InferenceError(message)
-    return number_text(value)
-
-
-def _in_force(previous: Mapping[TagId, Fraction], tag: TagId) -> str:
-    if tag not in previous:
-        message = f"output `{tag}` has no value in force yet: the model needs it"
-        raise InferenceError(message)
-    return decimal_text(previous[tag])

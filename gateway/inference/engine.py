@@ -86,7 +86,7 @@ class Engine:
         self._finished: list[tuple[int, Answer | NeedHistory | Failed]] = []
         self._no_room = False  # for what is computed ahead, until the next request
         self.costs: Costs | None = None  # admits nobody out of hand before it is known
-        self.decisions = self.rebuilt = self.evicted = self.forwards = self.rows = 0
+        self.decisions = self.warmed = self.rebuilt = self.evicted = self.forwards = self.rows = 0
 
     @property
     def busy(self) -> bool:
@@ -262,7 +262,8 @@ class Engine:
         try:
             job.want = next(job.work) if logits is None else job.work.send(logits)
         except StopIteration as stop:
-            self.decisions += 1
+            self.decisions += not job.request.warm
+            self.warmed += job.request.warm
             self._finished.append((job.number, stop.value))
             self._leave(job, keep=not job.request.aside)
         except InferenceError as exc:

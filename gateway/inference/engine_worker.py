@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
@@ -11,10 +12,12 @@ import structlog
 from gateway.core.errors import InferenceError, WorkerLostError
 from gateway.inference.bundle import Bundle
 from gateway.inference.messages import (
+    Answer,
     Cancel,
     Failed,
     Load,
     OutputLimits,
+    Propose,
     Ready,
     Reply,
     Request,
@@ -27,6 +30,8 @@ log = structlog.get_logger().bind(component="inference")
 
 _MODULE = "gateway.inference.worker"
 _LOAD_S = 30.0
+_WARM_S = 2.0  # readiness does not wait longer for sessions that are made ready
+_MOST_WARMED = 32
 _BACK_OFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)
 _CUDA = "CUDAExecutionProvider"
 
@@ -42,8 +47,11 @@ class EngineWorker:
         provider: str,
         require_cuda: bool,
         slowest_ms: float | None,
+        warm: Callable[[], Sequence[Propose]],
+        warmed: Callable[[frozenset[str]], None],
     ) -> None:
-        self._bundle, self._limits = bundle, limits
+        """`warm` says what a new worker should hold before it is asked; `warmed` hears what it holds."""
+        self._bundle, self._limits, self._warm, self._tell_warmed = bundle, limits, warm, warmed
         self.provider, self._require_cuda, self._slowest_ms = provider, require_cuda, slowest_ms
         self._process: NumberedWorker | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -132,13 +140,33 @@ class EngineWorker:
         except asyncio.CancelledError:
             await worker.aclose(0.0)
             raise
+        held = await self._warmed(worker)
         self._process, self.report = worker, ready
         self.number += 1
+        self._tell_warmed(held)
         self.problem = ""
         self._up.set()
         took_ms = round((time.monotonic() - began) * 1e3)
         log.info("engine_started", pid=worker.pid, took_ms=took_ms, **msgspec.structs.asdict(ready))
         return worker
+
+    async def _warmed(self, worker: NumberedWorker) -> frozenset[str]:
+        """Sessions that a new worker made ready in time; the others bring their history with a request."""
+        asked: dict[str, asyncio.Future[bytes]] = {}
+        try:
+            for request in self._warm()[:_MOST_WARMED]:
+                asked[request.session] = worker.post(encode(request))[1]
+        except WorkerLostError:  # whoever waits for the process is told
+            return frozenset()
+        if asked:
+            await asyncio.wait(asked.values(), timeout=_WARM_S)
+        return frozenset(
+            session
+            for session, answer in asked.items()
+            if answer.done()
+            and answer.exception() is None
+            and isinstance(decode_reply(answer.result()), Answer)
+        )
 
     def _accepted(self, reply: Reply) -> Ready:
         if not isinstance(reply, Ready):

@@ -134,14 +134,18 @@ class Writer:
         span = self._backend.span(session.cache)
         reused = span.end - span.first
         self._forget_unseen(session)
-        decoded = yield from self._decode(session, pending, observed)
+        if request.warm:
+            yield Want(session.cache, pending + observed, prefill=True)
+            session.tail, decoded = observed, []
+        else:
+            decoded = yield from self._decode(session, pending, observed)
         self._backend.settle(session.cache, session.base)
         session.cycle = request.cycle
         span = self._backend.span(session.cache)
         return Answer(
             raws=tuple(output.raw for output in decoded),
-            confidence=calibrated(self._bundle.manifest, values, decoded),
-            concentration=concentration(decoded),
+            confidence=calibrated(self._bundle.manifest, values, decoded) if decoded else 0.0,
+            concentration=concentration(decoded) if decoded else 0.0,
             masked_out=tuple(output.masked_out for output in decoded),
             clamped=sum(
                 not codec.knots[0] <= value <= codec.knots[-1]

@@ -48,6 +48,7 @@ class Propose(_Message, frozen=True):
     aside: bool = False  # answered from a copy of the session, which stays as it was
     urgency: int = 1  # the class of the request: 0, 1 or 2, first to last
     due: float | None = None  # monotonic seconds of this machine; None: no matter when
+    warm: bool = False  # only make the session ready: nothing is decoded, the answer has no counts
 
 
 class Cancel(_Message, frozen=True):
@@ -109,6 +110,7 @@ class Statistics(_Message, frozen=True):
     sessions: int
     evicted: int
     decisions: int
+    warmed: int
     rebuilt: int
     forwards: int
     rows: int  # of all forwards: over them, how many requests shared one

@@ -163,6 +163,7 @@ def _statistics(engine: Engine) -> Statistics:
         sessions=engine.sessions,
         evicted=engine.evicted,
         decisions=engine.decisions,
+        warmed=engine.warmed,
         rebuilt=engine.rebuilt,
         forwards=engine.forwards,
         rows=engine.rows,

@@ -245,3 +245,28 @@ async def test_more_requests_than_there_are_places_are_refused_at_once(engine: M
     refused = [answer for answer in told if isinstance(answer, InferenceError)]
     assert len(refused) == 16
     assert all("64 requests are with the model already" in str(answer) for answer in refused)
+
+
+async def test_a_replaced_worker_is_warm_before_it_is_ready(engine: ModelEngine) -> None:
+    twin = ModelEngine(BUFFER_TANK, demo_definitions())
+    await twin.start()
+    try:
+        for at in range(20):
+            await _propose(engine, float(at), 44.0 + at / 10)
+            await _propose(twin, float(at), 44.0 + at / 10)
+        assert engine.pid is not None
+        os.kill(engine.pid, signal.SIGKILL)
+        while engine.statistics().lost == 0:
+            with pytest.raises(WorkerLostError):
+                await engine.propose_for("other", snapshot(0.0), in_force(), Deadline.after(0.1, CLOCK))
+            await asyncio.sleep(0)  # the loop has to see the end of the process
+        await engine.wait_ready(10.0)
+        before = engine.statistics().histories_sent
+
+        assert (await _propose(engine, 20.0, 46.0)).values == (await _propose(twin, 20.0, 46.0)).values
+        assert engine.statistics().histories_sent == before
+        report = (await engine.refresh()).worker
+        assert report is not None
+        assert report.warmed >= 1
+    finally:
+        await twin.aclose()

@@ -1,0 +1,42 @@
+"""Tags as the engine reads and writes them: exact decimal text in, register counts out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+from gateway.core.errors import InferenceError
+from gateway.core.tag import TagDefinition, TagId, TagKind, decimal_text, number_text
+from gateway.core.tagstore import Snapshot
+from gateway.inference.messages import OutputLimits
+
+
+def limits_of(definition: TagDefinition) -> OutputLimits:
+    """The counts an output may take: its register's range, narrowed to its engineering range."""
+    raw_range = (0, 1) if definition.kind is TagKind.BOOLEAN else definition.raw_range
+    if raw_range is None:
+        message = f"tag `{definition.id}` has no register counts and cannot be a model's output"
+        raise InferenceError(message)
+    low, high = raw_range
+    if definition.eu_range is not None:
+        ends = sorted((end - definition.offset) / definition.scale for end in definition.eu_range)
+        low, high = max(low, -int(-ends[0] // 1)), min(high, int(ends[1] // 1))
+    return OutputLimits(decimal_text(definition.scale), decimal_text(definition.offset), low, high)
+
+
+def input_text(snapshot: Snapshot, tag: TagId) -> str:
+    """A measured value; raises `InferenceError` where the tag has no number."""
+    value = snapshot.values[tag].value if tag in snapshot.values else None
+    if value is None or isinstance(value, str) or not math.isfinite(value):
+        message = f"model input `{tag}` has no number"
+        raise InferenceError(message)
+    return number_text(value)
+
+
+def in_force_text(previous: Mapping[TagId, Fraction], tag: TagId) -> str:
+    """An output's value in force; raises `InferenceError` where it has none yet."""
+    if tag not in previous:
+        message = f"output `{tag}` has no value in force yet: the model needs it"
+        raise InferenceError(message)
+    return decimal_text(previous[tag])
