@@ -134,7 +134,7 @@ def ack(
     socket: Socket = None,
     as_json: AsJson = False,
 ) -> None:
-    """Acknowledge a standing alarm."""
+    """Acknowledge a standing alarm. Where it keeps a point from being armed, that needs the role engineer."""
     said = f"{source} is acknowledged"
     raise typer.Exit(_operator(socket, as_json).act("ack", {"source": source}, said))
 

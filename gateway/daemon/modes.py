@@ -132,7 +132,7 @@ class Modes:
     async def latch(self, point: Point, why: str) -> None:
         """Armed may not go on, and not come back before a person acknowledged `why`, restarts included."""
         self._state.latch(point.settings.id, why)
-        point.alarm.trip(why, self._clock.monotonic())
+        point.alarm.latch(why, self._clock.monotonic())
         self._reporter.alarm_changed(point)
         if point.mode is Mode.ARMED:
             await self.set_mode(point, Mode.ADVISORY, "gateway")
@@ -144,7 +144,7 @@ class Modes:
         """After a start: what was latched stands as an alarm again."""
         for point in self._points.values():
             if why := self._state.point(point.settings.id).latched:
-                point.alarm.trip(why, self._clock.monotonic())
+                point.alarm.latch(why, self._clock.monotonic())
                 self._reporter.alarm_changed(point)
 
     async def stop_writes(self, who: str, *, resume: bool) -> str:

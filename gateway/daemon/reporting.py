@@ -75,13 +75,15 @@ class Reporter:
     def alarm_changed(self, point: Point) -> None:
         """Publish the point's one standing alarm."""
         state = point.alarm.state
+        latched = self._state.point(point.settings.id).latched
         source = f"point:{point.settings.id}"
         self.raise_alarm(
             source,
             active=state.active,
             acknowledged=state.acknowledged,
             cause=state.cause,
-            consequence="the PLC keeps or takes control; the model's setpoints are not written as proposed",
+            consequence="the PLC keeps or takes control; the model's setpoints are not written as proposed"
+            + ("; the point cannot be armed before an engineer acknowledges this" if latched else ""),
             action=f"read `o3ctl explain {point.last_decision}`, mend the cause, then `o3ctl ack {source}`",
         )
 

@@ -22,6 +22,7 @@ class PointAlarm:
         self._on_after, self._off_after_s = on_after, off_after_s
         self._bad_in_a_row = 0
         self._last_bad: float | None = None
+        self._latched = False
         self.state = AlarmState(active=False, acknowledged=True, cause="", since=0.0)
 
     def judge(self, cause: str, now: float, *, suppressed: bool) -> bool:
@@ -38,7 +39,8 @@ class PointAlarm:
             self._bad_in_a_row += 1
             self._last_bad = now
             if self._bad_in_a_row >= self._on_after and not self.state.active:
-                self.state = AlarmState(active=True, acknowledged=False, cause=cause, since=now)
+                kept = before.cause if self._latched else cause  # what a person must clear comes first
+                self.state = AlarmState(active=True, acknowledged=False, cause=kept, since=now)
         else:
             self._bad_in_a_row = 0
             quiet = self._last_bad is None or now - self._last_bad >= self._off_after_s
@@ -56,9 +58,17 @@ class PointAlarm:
         self._last_bad = now
         return self.state != before
 
+    def latch(self, cause: str, now: float) -> bool:
+        """Raise what stands until a person acknowledges it, over what stood before; True when it changed."""
+        before = self.state
+        if not (self._latched and before.cause == cause and not before.acknowledged):
+            self.state = AlarmState(active=True, acknowledged=False, cause=cause, since=now)
+        self._latched, self._last_bad = True, now
+        return self.state != before
+
     def acknowledge(self) -> bool:
         """A person has seen it; True when that was news."""
-        before = self.state
+        before, self._latched = self.state, False
         self.state = AlarmState(
             active=before.active, acknowledged=True, cause=before.cause, since=before.since
         )

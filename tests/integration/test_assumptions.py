@@ -41,6 +41,7 @@ async def test_s16_an_undeclared_leak_takes_the_point_out_of_armed_until_an_engi
         alarm = await alarm_of(house)
         assert alarm.cause.startswith(f"broken assumption (S16): `{LEVEL}` lies ")
         assert "the PLC keeps or takes control" in alarm.consequence
+        assert "the point cannot be armed before an engineer acknowledges this" in alarm.consequence
         assert f"o3ctl ack {SOURCE}" in alarm.action
         assert list(house.picture.alarms) == [SOURCE]  # one alarm (S28)
         await latched(house)

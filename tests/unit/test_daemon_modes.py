@@ -185,6 +185,7 @@ async def test_what_is_latched_stays_unarmed_over_a_restart_until_it_is_acknowle
     rig.reporter.alarms.clear()  # as after a restart
     rig.modes.recall()
     assert rig.reporter.alarms["point:tank"].active
+    assert "before an engineer acknowledges this" in rig.reporter.alarms["point:tank"].consequence
     assert not await rig.modes.acknowledge("point:tank", "otto")
     assert not await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
 
@@ -227,3 +228,19 @@ async def test_s12_too_many_repairs_are_an_alarm_and_advisory_until_a_person_arm
     assert not point.repairs.too_many
     await rig.modes.limit_repairs()
     assert mode() is Mode.ARMED
+
+
+async def test_s16_a_latch_can_be_released_though_the_alarm_of_before_was_acknowledged(rig: Rig) -> None:
+    point = rig.house.point
+    await rig.modes.set_mode(point, Mode.ARMED, "anna")
+    point.alarm.trip("decisions are undetermined", 0.0)
+    rig.reporter.alarm_changed(point)
+    assert not await rig.modes.acknowledge("point:tank", "otto")
+    await rig.modes.latch(point, "broken assumption (S16): whatever")
+    alarm = rig.reporter.alarms["point:tank"]
+    assert (alarm.cause, alarm.acknowledged) == ("broken assumption (S16): whatever", False)
+    point.alarm.judge("", 1e9, suppressed=True)  # it is over: it stands all the same
+    rig.reporter.alarm_changed(point)
+    assert rig.modes.holds("point:tank") == "broken assumption (S16): whatever"
+    assert not await rig.modes.acknowledge("point:tank", "anna")
+    assert rig.modes.holds("point:tank") == ""

@@ -74,3 +74,21 @@ def test_a_change_nobody_requested_needs_no_delay() -> None:
     assert alarm.trip("`P.SP` became 3 without a request", 100.0) is True
     assert alarm.trip("again", 101.0) is False
     assert alarm.state.cause == "`P.SP` became 3 without a request"
+
+
+def test_s28_what_is_latched_stands_unacknowledged_whatever_stood_before_and_comes_after() -> None:
+    alarm = PointAlarm(on_after=1)
+    alarm.judge("undetermined", 0.0, suppressed=False)
+    alarm.acknowledge()
+    assert alarm.latch("an assumption is broken", 1.0)
+    assert (alarm.state.active, alarm.state.acknowledged) == (True, False)
+    assert alarm.state.cause == "an assumption is broken"
+    assert not alarm.latch("an assumption is broken", 2.0)  # it stands already
+    alarm.judge("", 20.0, suppressed=False)
+    assert (alarm.state.active, alarm.state.acknowledged) == (False, False)
+    alarm.judge("undetermined again", 21.0, suppressed=False)
+    assert alarm.state.cause == "an assumption is broken"  # still what a person must clear
+    alarm.acknowledge()
+    alarm.judge("", 40.0, suppressed=False)
+    alarm.judge("undetermined again", 41.0, suppressed=False)
+    assert alarm.state.cause == "undetermined again"
