@@ -6,6 +6,7 @@ block a little later, as it would. Without a checker the proposal is written as 
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -285,7 +286,9 @@ class _Proposer:
     async def propose_aside(
         self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
     ) -> Proposal:
-        raise NotImplementedError
+        """What the policy would want, asked of a copy: a what-if leaves no trace in its memory."""
+        aside = _Proposer(copy.deepcopy(self._policy), self._definitions)
+        return await aside.propose(snapshot, previous, deadline)
 
 
 class _Checker:
@@ -315,13 +318,17 @@ class _NoAudit:
 
 
 class _NoSink:
+    """The simulated plant takes setpoints from the record: the pipeline's own way out is closed."""
+
     async def write(
         self, values: tuple[RegisterValue, ...], gate: Gate, deadline: Deadline
     ) -> tuple[WriteOutcome, str]:
-        raise NotImplementedError
+        """Nothing leaves."""
+        del values, gate, deadline
+        return WriteOutcome.REFUSED, "the simulator gives setpoints to its plant itself"
 
     async def release(self, deadline: Deadline) -> None:
-        raise NotImplementedError
+        """Nothing was held."""
 
 
 @lru_cache(maxsize=1)
