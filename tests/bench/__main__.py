@@ -18,7 +18,7 @@ from rich.console import Console
 
 from tests.bench.report import BUDGETS, Figure, show, verdict
 
-BENCHMARKS = ("closed_loop", "decision_latency", "memory", "solver", "swap", "tclab")
+BENCHMARKS = ("backtest", "closed_loop", "decision_latency", "memory", "solver", "swap", "tclab")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -100,10 +100,16 @@ class Run:
 
 
 async def simulate(
-    policy: Policy, *, seed: int, steps: int, check: Check | None, start: TankState | None = None
+    policy: Policy,
+    *,
+    seed: int,
+    steps: int,
+    check: Check | None,
+    start: TankState | None = None,
+    records: list[DecisionRecord] | None = None,
 ) -> Run:
-    """`steps` decisions, one a second, of `policy` on the plant of `seed`."""
-    house = _House(policy, seed=seed, check=check, start=start)
+    """`steps` decisions, one a second, of `policy` on the plant of `seed`; `records` takes the records."""
+    house = _House(policy, seed=seed, check=check, start=start, records=records)
     run = Run()
     for _ in range(steps):
         await house.cycle(run)
@@ -121,7 +127,15 @@ async def simulate(
 class _House:
     """Plant, store, decision point and the wire between them."""
 
-    def __init__(self, policy: Policy, *, seed: int, check: Check | None, start: TankState | None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        seed: int,
+        check: Check | None,
+        start: TankState | None,
+        records: list[DecisionRecord] | None,
+    ) -> None:
         self._settings, definitions = demo()
         self._definitions = definitions
         self._dice = random.Random(seed + 17)  # noqa: S311  # reproducible delays, not a secret
@@ -143,7 +157,7 @@ class _House:
                 clock=self._clock,
                 store=self._store,
                 checker=self._checker,
-                audit=_NoAudit(),
+                audit=_Audit(records),
                 rules=rules,
                 link_session=lambda: 1,
                 certify=lambda _: "",
@@ -309,12 +323,17 @@ class _Checker:
         return result, state
 
 
-class _NoAudit:
+class _Audit:
+    def __init__(self, records: list[DecisionRecord] | None) -> None:
+        self._records = records
+
     def expect(self, request: CheckRequest, inputs: Mapping[TagId, TagValue]) -> None:
-        """Nothing is kept."""
+        """Nothing is worked out ahead."""
 
     async def append(self, record: DecisionRecord) -> None:
-        """Nothing is kept."""
+        """Kept where somebody wants it."""
+        if self._records is not None:
+            self._records.append(record)
 
 
 class _NoSink:

@@ -6,13 +6,13 @@ import itertools
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
+from typing import Protocol
 
 import numpy as np
 
-from gateway.solver.backtest.evidence import Bools, Floats
-from gateway.solver.backtest.spans import GRID, near
-from gateway.solver.backtest.symbols import Symbols
-from gateway.solver.interval import SCALE, ProductRow, Row, Rows, Scaled
+from gateway.solver.backtest.evidence import Bools, Floats, Ints
+from gateway.solver.backtest.spans import GRID, NEAR, Span, near
+from gateway.solver.interval import SCALE, SETTLED, ProductRow, Row, Rows, Scaled
 
 VACUOUS = np.inf
 _MOST_CORNERS = (
@@ -27,6 +27,7 @@ class Worst:
 
     `alone`: what decides is about actions alone. `off`: how far the distance may be from the exact one.
     `doubtful`: floats cannot tell. `sure`: where it does not hold, the point that says so surely violates it.
+    `row`: the row that decides, by its place in the sheet; -1: none.
     """
 
     value: Floats
@@ -34,22 +35,69 @@ class Worst:
     off: Floats
     doubtful: Bools
     sure: Bools
+    row: Ints
+
+
+class Intervals(Protocol):
+    """What a sheet asks for its symbols."""
+
+    count: int
+
+    def __getitem__(self, name: str) -> Span:
+        """A symbol's interval in each decision."""
+        ...
+
+
+class Corners:
+    """For some decisions, the point that is worst for one row; others are low if settled, else halfway."""
+
+    def __init__(self, intervals: Intervals, rows: Ints, row: Row) -> None:
+        self._intervals, self._rows = intervals, rows
+        self._upper = {name: factor > 0 for name, factor in row.terms}
+        self.count = len(rows)
+
+    def __getitem__(self, name: str) -> Span:
+        span = self._intervals[name]
+        if name in self._upper:
+            end, wide = span.end(upper=self._upper[name])
+        elif name.startswith(SETTLED):
+            end, wide = span.end(upper=False)
+        else:
+            end, wide = (span.low + span.high) / 2, np.maximum(np.asarray(span.off), NEAR)
+        off = np.broadcast_to(np.asarray(wide, dtype=np.float64), end.shape)
+        return Span(end[self._rows], end[self._rows], off[self._rows])
 
 
 class Sheet:
     """Formulas over the symbols of some decisions; rows that several formulas share are worked out once."""
 
-    def __init__(self, symbols: Symbols, step: Fraction) -> None:
+    def __init__(self, symbols: Intervals, step: Fraction) -> None:
         self._symbols, self._step = symbols, step
         self._rows: dict[tuple[Row, int], Worst] = {}
+        self._places: list[Row] = []
 
     def worst(self, formula: Scaled) -> Worst:
         """The worst case of a formula."""
         return self._node(formula.formula, formula.unit)
 
+    def at_corners(self, formula: Scaled, rows: Ints, deciding: Ints) -> tuple[Bools, Bools]:
+        """Whether the worst point of the deciding row violates the formula; and where floats cannot tell."""
+        violates, doubtful = np.zeros(len(rows), dtype=np.bool_), np.zeros(len(rows), dtype=np.bool_)
+        for place in np.unique(deciding):
+            these = np.flatnonzero(deciding == place)
+            if place < 0 or isinstance(self._places[place], ProductRow):
+                doubtful[these] = True
+                continue
+            corners = Corners(self._symbols, rows[these], self._places[place])
+            found = Sheet(corners, self._step).worst(formula)
+            violates[these] = found.value < 0
+            doubtful[these] = found.doubtful
+        return violates, doubtful
+
     def _node(self, node: Row | Rows, unit: int) -> Worst:
         if isinstance(node, Row):
             if (node, unit) not in self._rows:
+                self._places.append(node)
                 self._rows[node, unit] = self._row(node, unit)
             return self._rows[node, unit]
         parts = [self._node(part, unit) for part in node.parts]
@@ -58,7 +106,8 @@ class Sheet:
     def _filled(self, value: float, *, doubtful: bool = False) -> Worst:
         count = self._symbols.count
         yes, no = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
-        return Worst(np.full(count, value), yes, np.zeros(count), yes if doubtful else no, yes)
+        none = np.full(count, -1)
+        return Worst(np.full(count, value), yes, np.zeros(count), yes if doubtful else no, yes, none)
 
     def _row(self, row: Row, unit: int) -> Worst:
         if isinstance(row, ProductRow):
@@ -79,7 +128,8 @@ class Sheet:
         zero = close & exact
         slack = np.where(zero, _BELOW if row.strict else 0.0, slack)
         alone = np.full(len(slack), row.settled)
-        return Worst(slack, alone, off + near(size), close & ~exact, np.ones(len(slack), dtype=np.bool_))
+        sure, here = np.ones(len(slack), dtype=np.bool_), np.full(len(slack), len(self._places) - 1)
+        return Worst(slack, alone, off + near(size), close & ~exact, sure, here)
 
     def _gap(self, row: Row, unit: int) -> float:
         """The denominator of what a row can come to where all its symbols lie on the grid."""
@@ -126,7 +176,8 @@ class Sheet:
         slack = -(total + (0.0 if best is None else best))
         tolerance = off + near(size)
         sure = np.ones(count, dtype=np.bool_)
-        return Worst(slack, np.full(count, row.settled), tolerance, np.abs(slack) <= tolerance, sure)
+        alone, here = np.full(count, row.settled), np.full(count, len(self._places) - 1)
+        return Worst(slack, alone, tolerance, np.abs(slack) <= tolerance, sure, here)
 
     def _every(self, parts: list[Worst]) -> Worst:
         """The least. One that surely fails settles it, whatever is in doubt beside it."""
@@ -145,6 +196,7 @@ class Sheet:
                 off,
                 found.doubtful | part.doubtful | tied,
                 np.where(less, part.sure, found.sure),
+                np.where(less, part.row, found.row),
             )
         return replace(found, doubtful=found.doubtful & ~fails)
 
@@ -158,11 +210,14 @@ class Sheet:
         holds = np.zeros(count, dtype=np.bool_)
         doubtful, off = holds, np.zeros(count)
         others = np.zeros(count)
+        rows = [np.full(count, -1), np.full(count, -1)]  # of the greatest stateful and settled part
         for part in parts:
             holds = holds | (part.alone & (part.value >= 0) & ~part.doubtful)
             doubtful, off = doubtful | part.doubtful, np.maximum(off, part.off)
-            stateful = np.where(part.alone, stateful, np.maximum(stateful, part.value))
-            settled = np.where(part.alone, np.maximum(settled, part.value), settled)
+            more = ~part.alone & (part.value > stateful)
+            stateful, rows[0] = np.where(more, part.value, stateful), np.where(more, part.row, rows[0])
+            more = part.alone & (part.value > settled)
+            settled, rows[1] = np.where(more, part.value, settled), np.where(more, part.row, rows[1])
             others = others + ~part.alone
         has = others > 0
         value = np.where(holds, VACUOUS, np.where(has, stateful, settled))
@@ -170,7 +225,8 @@ class Sheet:
         sure = (others <= 1) & fixed
         for part in parts:
             sure = sure & part.sure
-        return Worst(value, holds | ~has, off, doubtful & ~holds, sure)
+        row = np.where(holds, -1, np.where(has, rows[0], rows[1]))
+        return Worst(value, holds | ~has, off, doubtful & ~holds, sure, row)
 
     def _points(self, node: Rows) -> Bools:
         """Where everything about actions alone is known exactly, so that its truth is the same everywhere."""

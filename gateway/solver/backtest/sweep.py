@@ -17,7 +17,7 @@ from gateway.core.tag import TagId
 from gateway.solver.backtest.evidence import Bools, Evidence, Floats, Ints
 from gateway.solver.backtest.motions import Motions
 from gateway.solver.backtest.premises import observe
-from gateway.solver.backtest.rows import Sheet, Worst
+from gateway.solver.backtest.rows import Sheet
 from gateway.solver.backtest.symbols import Symbols, untold
 from gateway.solver.check import millis_up
 from gateway.solver.condense import Plan, condense
@@ -108,7 +108,7 @@ class Sweeper:
             sheet = Sheet(Symbols(self.rules, prepared.plan, part, premises), prepared.plan.step)
             doubtful = premises.reasons.doubtful.copy()
             for name, formulas in prepared.formulas.items():
-                verdict, margin, open_ = _judged([sheet.worst(formula) for formula in formulas])
+                verdict, margin, open_ = _judged(sheet, formulas)
                 found.verdict[name][rows], found.margin[name][rows] = verdict, margin
                 doubtful |= open_
         found.excuse(rows, premises.reasons.of, premises.reasons.texts)
@@ -135,22 +135,29 @@ class _Prepared:
         return _Prepared(plan, formulas, untold(plan))
 
 
-def _judged(worsts: list[Worst]) -> tuple[Ints, Floats, Bools]:
+def _judged(sheet: Sheet, formulas: list[Scaled]) -> tuple[Ints, Floats, Bools]:
     """Verdict and margin of one rule, and where floats cannot tell them. The first that fails decides."""
+    worsts = [sheet.worst(formula) for formula in formulas]
     count = len(worsts[0].value)
+    verdict = np.full(count, HOLDS)
     open_ = np.zeros(count, dtype=np.bool_)
-    failed = np.zeros(count, dtype=np.bool_)
     least = np.full(count, np.inf)
-    for worst in worsts:
-        open_ |= ~failed & worst.doubtful
-        fails = ~failed & (worst.value < 0)
-        open_ |= fails & ~worst.sure
+    for formula, worst in zip(formulas, worsts, strict=True):
+        undecided = verdict == HOLDS
+        open_ |= undecided & worst.doubtful
+        fails = undecided & (worst.value < 0)
+        verdict[fails] = VIOLATED
+        unsure = np.flatnonzero(fails & ~worst.sure & ~worst.doubtful)
+        if len(unsure):
+            violates, doubtful = sheet.at_corners(formula, unsure, worst.row[unsure])
+            verdict[unsure[~violates]] = UNKNOWN
+            open_[unsure[doubtful]] = True
         least = np.minimum(least, worst.value)
-        failed |= fails
+    failed = verdict != HOLDS
     margin = np.where(np.isfinite(least), least, np.nan)
     margin = np.where(failed, np.minimum(margin, 0.0), np.maximum(margin, 0.0))
-    margin = np.where(failed & (margin > -NO_DISTANCE), np.nan, margin)
-    return np.where(failed, VIOLATED, HOLDS), margin, open_
+    margin = np.where((failed & (margin > -NO_DISTANCE)) | (verdict == UNKNOWN), np.nan, margin)
+    return verdict, margin, open_
 
 
 class _Found:
