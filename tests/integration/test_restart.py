@@ -40,18 +40,22 @@ async def somebody_else_drives(house: House, pump_raw: int) -> AsyncIterator[Non
         reply = await client.write_registers(BLOCK_ADDRESS, list(words), device_id=1)
         assert not reply.isError()
 
+    enough = asyncio.Event()
+
     async def drive() -> None:
-        while True:
+        while not enough.is_set():
             await write()
-            await asyncio.sleep(0.5)  # less than the PLC's lease
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.5):  # less than the PLC's lease
+                    await enough.wait()
 
     await write()
     driving = asyncio.create_task(drive())
     try:
         yield
     finally:
-        driving.cancel()
-        await asyncio.gather(driving, return_exceptions=True)
+        enough.set()
+        await driving  # a write that failed is told here
         client.close()
 
 

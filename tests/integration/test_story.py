@@ -119,7 +119,7 @@ async def listening(url: str) -> Client:
                     "127.0.0.1", int(url.split(":")[2].split("/", maxsplit=1)[0])
                 )
             except OSError:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)  # a port that is not open yet has no event; bounded above
                 continue
             del reader
             writer.close()

@@ -21,7 +21,14 @@ from gateway.core.clock import SystemClock
 from gateway.daemon.runtime import whole
 from gateway.solver.registry import Registry
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.watcher import LIMIT_BYTES, FolderChange, FolderReader, FolderWatcher
+from gateway.solver.watcher import (
+    GIVE_UP_S,
+    LIMIT_BYTES,
+    Content,
+    FolderChange,
+    FolderReader,
+    FolderWatcher,
+)
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL
 from tests.unit.true_registry import TrueBench
 
@@ -37,6 +44,7 @@ class House:
     registry: Registry[RuleSet]
     batches: list[list[FolderChange]] = field(default_factory=list)
     there: list[bool] = field(default_factory=list)
+    looks: int = 0  # how often the watcher has read the folder, away or not
 
     @property
     def folder(self) -> Path:
@@ -70,6 +78,14 @@ async def house(root: Path) -> AsyncIterator[House]:
     made = House(bench, bench.registry())
     (bench.folder / "tank.json").write_bytes(TANK)
     watcher = FolderWatcher(bench.folder, whole, SystemClock(), made.there.append)
+    read = watcher._reader.read
+
+    def counted(*, again: bool) -> dict[str, Content] | None:
+        found = read(again=again)
+        made.looks += 1
+        return found
+
+    watcher._reader.read = counted  # type: ignore[method-assign]  # a folder that stays as it is gives no event
     await made.registry.start(await watcher.first())
 
     async def apply(changes: Sequence[FolderChange]) -> None:
@@ -162,7 +178,8 @@ async def test_s24_an_empty_folder_in_the_place_of_ours_takes_nothing_out(tmp_pa
         h.folder.rename(tmp_path / "disk")
         h.folder.mkdir()
         await h.until(lambda: h.there[-1:] == [False])
-        await asyncio.sleep(0.5)  # longer than a missing file is waited for: nothing may come
+        seen, gave_up_at = h.looks, time.monotonic() + GIVE_UP_S
+        await h.until(lambda: h.looks >= seen + 2 and time.monotonic() > gave_up_at)
         assert h.states() == {"buffer-tank": "active", "lower-level-limit": "active"}
         h.folder.rmdir()
         (tmp_path / "disk").rename(h.folder)
