@@ -6,10 +6,14 @@ import csv
 import datetime as dt
 import math
 import re
+import sys
+from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+
+import numpy as np
 
 from gateway.cli.offline import Tags, fail
 from gateway.core.decision import PointId
@@ -18,47 +22,79 @@ from gateway.core.tag import TagId
 from gateway.solver.identify.series import Channel, Recording, Samples
 from gateway.storage.moments import Moment, moments
 
-Rows = dict[TagId, list[tuple[float, float | None, bool]]]
-
 _QUALITY = ".quality"
 _SAME = 1e-6  # s
 _TRUTH = {"true": 1.0, "false": 0.0}
 
 
+class Columns:
+    """The samples of one tag, in the order they come: 17 bytes each."""
+
+    def __init__(self) -> None:
+        self._at, self._value, self._good = array("d"), array("d"), array("b")
+
+    def add(self, at: float, value: float | None, good: bool) -> None:
+        """One sample more; None is no number."""
+        self._at.append(at)
+        self._value.append(math.nan if value is None else value)
+        self._good.append(good)
+
+    def samples(self) -> Samples:
+        """All of them, by time."""
+        return Samples.of(
+            np.array(self._at, dtype=np.float64),
+            np.array(self._value, dtype=np.float64),
+            np.array(self._good, dtype=np.bool_),
+        )
+
+
 def of_decisions(path: Path, point: str, since_utc_ns: int, channels: Sequence[Channel]) -> Recording:
     """What decisions of the point saw and what was in force; ends the verb where the log cannot be read."""
+    columns: defaultdict[TagId, Columns] = defaultdict(Columns)
+    actions = [c.tag for c in channels if c.action]
+    later: Moment | None = None
     try:
-        found = list(moments(path, PointId(point), since_utc_ns))
+        for moment in _counted(moments(path, PointId(point), since_utc_ns)):
+            for tag, reading in moment.readings.items():
+                columns[tag].add(reading.at, reading.value, reading.good)
+            if later is not None:
+                _in_force(columns, actions, later, moment.at)
+            later = moment
     except StorageError as exc:
         fail(f"o3ctl: {exc}")
-    if not found:
+    if later is None:
         fail(f"o3ctl: `{path}` holds no decision of point `{point}` since then")
-    found.reverse()
-    rows: Rows = defaultdict(list)
-    actions = {c.tag for c in channels if c.action}
-    for moment in found:
-        for tag, reading in moment.readings.items():
-            rows[tag].append((reading.at, reading.value, reading.good))
+    _in_force(columns, actions, later, -math.inf)
+    return _recording(channels, columns)
+
+
+def _counted(found: Iterator[Moment]) -> Iterator[Moment]:
+    """The same, counted on standard error where a person looks."""
+    if not sys.stderr.isatty():
+        yield from found
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress, TextColumn  # noqa: PLC0415
+
+    with Progress(
+        TextColumn("{task.completed:.0f} decisions read"), console=Console(stderr=True), transient=True
+    ) as progress:
+        yield from progress.track(found)
+
+
+def _in_force(
+    columns: Mapping[TagId, Columns], actions: Sequence[TagId], moment: Moment, before: float
+) -> None:
+    """Outputs at a decision, and when they changed since the one `before`; not good while nobody knew."""
     for tag in actions:
-        rows[tag] = in_force(found, tag)
-    return _recording(channels, rows)
-
-
-def in_force(found: Iterable[Moment], tag: TagId) -> list[tuple[float, float | None, bool]]:
-    """An output's value at each decision and when it changed in between; not good while nobody knew it."""
-    rows: list[tuple[float, float | None, bool]] = []
-    last = -math.inf
-    for moment in found:
         entries = moment.in_force.get(tag, ())
-        now = [value for value, ceased in entries if ceased >= moment.at - _SAME]
+        now = {value for value, ceased in entries if ceased >= moment.at - _SAME}
         # INVARIANT: newest first; a value began to act when the one behind it in the list ceased.
         for (value, _), (_, began) in pairwise(entries):
-            if last < began < moment.at - _SAME:
-                rows.append((began, value, True))
-        sure = len(set(now)) == 1
-        rows.append((moment.at, now[0] if sure else None, sure))
-        last = moment.at
-    return rows
+            if before < began < moment.at - _SAME:
+                columns[tag].add(began, value, True)
+        sure = len(now) == 1
+        columns[tag].add(moment.at, now.pop() if sure else None, sure)
 
 
 def of_table(path: Path, time_column: str | None, channels: Sequence[Channel]) -> Recording:
@@ -82,15 +118,15 @@ def of_table(path: Path, time_column: str | None, channels: Sequence[Channel]) -
     for wanted in (time, *(c.tag for c in channels)):
         if wanted not in columns:
             fail(f"{path}:1:1: there is no column `{wanted}`; the columns are {', '.join(columns)}")
-    rows: Rows = defaultdict(list)
+    found: defaultdict[TagId, Columns] = defaultdict(Columns)
     for number, row in enumerate(reader, start=2):
         at = _instant(row[time], path, number)
         for channel in channels:
             cell = (row[channel.tag] or "").strip()
             if cell:
                 quality = (row.get(channel.tag + _QUALITY) or "Good").strip()
-                rows[channel.tag].append((at, _number(cell, path, number), quality in {"Good", "0"}))
-    return _recording(channels, rows)
+                found[channel.tag].add(at, _number(cell, path, number), quality in {"Good", "0"})
+    return _recording(channels, found)
 
 
 def table_columns(path: Path) -> list[str]:
@@ -105,12 +141,9 @@ def table_columns(path: Path) -> list[str]:
     return next(csv.reader([first], delimiter=max(",;\t", key=first.count)), [])
 
 
-def _recording(
-    channels: Sequence[Channel], rows: Mapping[TagId, Sequence[tuple[float, float | None, bool]]]
-) -> Recording:
-    return Recording(
-        channels=tuple(channels), samples={c.name: Samples.of(rows.get(c.tag, ())) for c in channels}
-    )
+def _recording(channels: Sequence[Channel], found: Mapping[TagId, Columns]) -> Recording:
+    samples = {c.name: found.get(c.tag, Columns()).samples() for c in channels}
+    return Recording(channels=tuple(channels), samples=samples)
 
 
 def _instant(cell: str | None, path: Path, number: int) -> float:

@@ -199,7 +199,8 @@ def test_an_action_that_changes_within_a_step_counts_by_its_mean() -> None:
 
 
 def test_of_two_samples_at_one_instant_the_later_one_counts() -> None:
-    found = Samples.of([(2.0, 5.0, True), (1.0, 1.0, True), (2.0, 6.0, True)])
+    at, value = np.array([2.0, 1.0, 2.0]), np.array([5.0, 1.0, 6.0])
+    found = Samples.of(at, value, np.ones(3, dtype=np.bool_))
 
     assert found.at.tolist() == [1.0, 2.0]
     assert found.value.tolist() == [1.0, 6.0]

@@ -47,13 +47,12 @@ class Samples:
     good: Truths  # [n]
 
     @staticmethod
-    def of(found: Sequence[tuple[float, float | None, bool]]) -> Samples:
-        """From (seconds, value, good) in any order; of several at one instant the last counts."""
-        rows = sorted(enumerate(found), key=lambda row: (row[1][0], row[0]))
-        kept = {at: (value, good) for _, (at, value, good) in rows}
-        value = np.array([np.nan if v is None else v for v, _ in kept.values()], dtype=np.float64)
-        good = np.array([g for _, g in kept.values()], dtype=np.bool_)
-        return Samples(at=np.array(list(kept), dtype=np.float64), value=value, good=good)
+    def of(at: Floats, value: Floats, good: Truths) -> Samples:
+        """From columns in any order; of several at one instant the last counts."""
+        order = np.argsort(at, kind="stable")
+        at, value, good = at[order], value[order], good[order]
+        last = np.append(at[1:] != at[:-1], True)[: len(at)]  # the newest of all
+        return Samples(at=at[last], value=value[last], good=good[last])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
