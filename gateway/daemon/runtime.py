@@ -68,6 +68,7 @@ class RunningRules:
         if self._keep is not None:
             await self._keep(rule_set)
         await self._pool.load(rule_set, trial)
+        await asyncio.to_thread(self._in_force, rule_set, "")  # what it works out, the exchange need not
         self._swap(rule_set)
         self._loaded.append(rule_set.generation)
         while len(self._loaded) > _GENERATIONS_KEPT:
@@ -106,8 +107,8 @@ class RunningRules:
                 "change; the proof goes on, and the point may be armed again when it is there",
             )
 
-    def _swap(self, rule_set: RuleSet, escape: str = "") -> None:
-        fresh = RulesInForce(
+    def _in_force(self, rule_set: RuleSet, escape: str) -> RulesInForce:
+        return RulesInForce(
             generation=rule_set.generation,
             digest=rule_set.digest,
             modules=rule_set.module_ids,
@@ -116,6 +117,9 @@ class RunningRules:
             tolerated=rule_set.tolerated,
             accepted={v.tag: v.accept_quality for v in rule_set.measured if v.accept_quality},
         )
+
+    def _swap(self, rule_set: RuleSet, escape: str = "") -> None:
+        fresh = self._in_force(rule_set, escape)
         self._rules.activate(fresh)
         log.info(
             "rule_set_activated",
