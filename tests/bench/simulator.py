@@ -32,6 +32,7 @@ from gateway.core.decision import (
     WriteOutcome,
     outcome_name,
 )
+from gateway.core.errors import InferenceError
 from gateway.core.ports import CheckRequest, Gate, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagValue
@@ -300,9 +301,9 @@ class _Proposer:
     async def propose_aside(
         self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
     ) -> Proposal:
-        """What the policy would want, asked of a copy: a what-if leaves no trace in its memory."""
-        aside = _Proposer(copy.deepcopy(self._policy), self._definitions)
-        return await aside.propose(snapshot, previous, deadline)
+        """Not answered: a policy remembers what it is asked."""
+        del snapshot, previous, deadline
+        raise InferenceError("the simulator answers no what-if: a policy remembers what it is asked")
 
 
 class _Checker:
