@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.core.durable import write_durably
 from gateway.core.errors import StorageError
+from gateway.core.override import Override
 
 _AUTHORS = 1_000
 _HISTORY = 10  # accepted revisions before the present one, of each module
@@ -43,6 +44,7 @@ class _State(BaseModel):
     highest: dict[str, tuple[int, str]] = {}  # module -> highest revision ever in force, and its digest
     history: dict[str, list[KeptModule]] = {}  # module -> accepted revisions before, oldest first
     taken_back: dict[str, str] = {}  # digest rolled back -> by whom
+    overrides: tuple[Override, ...] = ()  # in force with them; a restart ends these
     authors: dict[str, tuple[str, str]] = {}  # file we wrote for somebody -> its sha256, and the account
 
 
@@ -62,6 +64,11 @@ class Activation:
     def shadow(self) -> Mapping[str, KeptModule]:
         """Modules that were judged beside them last."""
         return self._state.shadow
+
+    @property
+    def overrides(self) -> tuple[Override, ...]:
+        """What was overridden last, by name."""
+        return self._state.overrides
 
     @property
     def highest(self) -> Mapping[str, tuple[int, str]]:
@@ -119,6 +126,7 @@ class Activation:
         modules: Mapping[str, KeptModule],
         shadow: Mapping[str, KeptModule],
         taken_back: Mapping[str, str],
+        overrides: tuple[Override, ...] = (),
     ) -> None:
         """These modules are in force under this generation; durable when this returns.
 
@@ -138,6 +146,7 @@ class Activation:
                     "highest": highest,
                     "history": _history(old, modules, back),
                     "taken_back": back,
+                    "overrides": overrides,
                     "authors": _authors(old.authors, {m.file for m in (*modules.values(), *shadow.values())}),
                 }
             )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gateway.core.errors import ConstraintError
+from gateway.core.override import Override
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.module import Module
 
@@ -45,10 +46,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """Modules in force, and those judged beside them without effect; by id."""
+    """Modules in force, and those judged beside them without effect; by id.
+
+    `overrides`: what of those in force is set aside, by `MODULE/CONSTRAINT`; never of a module that changed.
+    """
 
     active: Mapping[str, Held] = field(default_factory=dict)
     shadow: Mapping[str, Held] = field(default_factory=dict)
+    overrides: Mapping[str, Override] = field(default_factory=dict)
 
     def owner(self, file: str) -> str | None:
         """The module in force that came from a file."""
@@ -58,19 +63,27 @@ class Sets:
         """This module in force; its shadow of the same bytes is one no more."""
         name = held.module.id
         shadow = {n: h for n, h in self.shadow.items() if n != name or h.content != held.content}
-        return Sets({**self.active, name: held}, shadow)
+        old = self.active.get(name)
+        same = old is not None and old.module.digest == held.module.digest
+        return Sets(
+            {**self.active, name: held}, shadow, self.overrides if same else self._overrides_without(name)
+        )
 
     def without_active(self, name: str) -> Sets:
         """This module no longer in force."""
-        return Sets({n: h for n, h in self.active.items() if n != name}, self.shadow)
+        active = {n: h for n, h in self.active.items() if n != name}
+        return Sets(active, self.shadow, self._overrides_without(name))
 
     def with_shadow(self, held: Held) -> Sets:
         """This module judged beside those in force."""
-        return Sets(self.active, {**self.shadow, held.module.id: held})
+        return replace(self, shadow={**self.shadow, held.module.id: held})
 
     def without_shadow(self, name: str) -> Sets:
         """This module no longer judged beside those in force."""
-        return Sets(self.active, {n: h for n, h in self.shadow.items() if n != name})
+        return replace(self, shadow={n: h for n, h in self.shadow.items() if n != name})
+
+    def _overrides_without(self, module: str) -> dict[str, Override]:
+        return {n: o for n, o in self.overrides.items() if o.module != module}
 
     def trial(self) -> list[Module]:
         """What would be in force if all shadow modules were, in the order of their ids."""

@@ -12,6 +12,7 @@ import structlog
 
 from gateway.core.clock import Clock
 from gateway.core.errors import GatewayError, StorageError
+from gateway.core.override import Override
 from gateway.solver.activation import Activation, KeptModule
 from gateway.solver.changes import Weakening
 from gateway.solver.errors import ModuleRefusedError
@@ -19,16 +20,16 @@ from gateway.solver.module import Module
 from gateway.solver.module_book import ModuleBook
 from gateway.solver.module_reports import ReportWriter
 from gateway.solver.module_status import Held, ModuleStatus, Sets, Waiting, told
+from gateway.solver.override_book import OverrideBook, Record
 from gateway.solver.staging import Compile, Staging
 from gateway.solver.watcher import FileGone, FolderChange
 
 log = structlog.get_logger().bind(component="registry")
 
 R = TypeVar("R")  # a rule set
-Assemble = Callable[[Sequence[Module], int], R]  # modules and generation; raises ModuleRefusedError
+Assemble = Callable[[Sequence[Module], int, Sequence[Override]], R]  # with its generation; ModuleRefusedError
 Activate = Callable[[R, R | None], Awaitable[None]]  # in force, and with the shadow modules; GatewayError
 Weaker = Callable[[R | None, Module | None, Module | None], str]  # set in force, old, new; why, or ""
-Record = Callable[[str, str, Mapping[str, str]], Awaitable[None]]  # kind, account, facts; StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,12 @@ class Registry(Generic[R]):
     stirred: asyncio.Event = field(default_factory=asyncio.Event)  # something may wait that did not before
     book: ModuleBook = field(init=False)
     staging: Staging = field(init=False)
+    overrides: OverrideBook = field(init=False)
     _to_prove: asyncio.Queue[tuple[str, Waiting, R]] = field(default_factory=asyncio.Queue)
 
     def __post_init__(self) -> None:
         self.book = ModuleBook(self.reports, self.clock)
+        self.overrides = OverrideBook(self.record, self.clock)
         self.staging = Staging(
             folder=self.folder,
             activation=self.activation,
@@ -99,6 +102,7 @@ class Registry(Generic[R]):
         """
         async with self.lock:
             await asyncio.to_thread(self.activation.load)
+            await self.overrides.restarted(self.activation.overrides)
             before = self.book.sets = await self._restore()
             changes = [*found, *self._missing(before)]
             sets = await self._staged(before, changes)
@@ -191,6 +195,13 @@ class Registry(Generic[R]):
             return False
         await self._accept_new(before)
         return True
+
+    async def override(self, overrides: Mapping[str, Override]) -> None:
+        """The same modules with these constraints set aside; raises `GatewayError`, and nothing changed.
+
+        Call with the lock held.
+        """
+        await self._switch(replace(self.sets, overrides=overrides))
 
     def changed(self) -> None:
         """Tell everybody who looks. Call with the lock held."""
@@ -304,14 +315,15 @@ class Registry(Generic[R]):
         await self.carry_out(name, waiting)
 
     def _assembled(self, sets: Sets, generation: int) -> R:
-        return self.assemble([sets.active[name].module for name in sorted(sets.active)], generation)
+        modules = [sets.active[name].module for name in sorted(sets.active)]
+        return self.assemble(modules, generation, _by_name(sets))
 
     def _on_trial(self, sets: Sets, generation: int) -> R | None:
         """All modules, shadow ones too; None where there are none, or they do not fit."""
         if not sets.shadow:
             return None
         try:
-            return self.assemble(sets.trial(), generation)
+            return self.assemble(sets.trial(), generation, ())
         except ModuleRefusedError as exc:
             log.warning("shadow_modules_do_not_fit", modules=sorted(sets.shadow), reasons=told(exc))
             return None
@@ -326,6 +338,7 @@ class Registry(Generic[R]):
         same = self.activation.complete and (
             _content(self.activation.modules) == _content(kept)
             and _content(self.activation.shadow) == _content(shadow)
+            and self.activation.overrides == _by_name(sets)
         )
         generation = self.activation.generation if same else await asyncio.to_thread(self.activation.reserve)
         if not same or self.rule_set is None:
@@ -334,13 +347,18 @@ class Registry(Generic[R]):
             await self.activate(rule_set, trial)
             self.rule_set = rule_set
             log.info("rule_set_activated", generation=generation, modules=sorted(sets.active))
-        self.book.sets = sets
+        before, self.book.sets = self.book.sets, sets
+        overrides = _by_name(sets)
         try:
-            await asyncio.to_thread(self.activation.commit, generation, kept, shadow, taken_back or {})
+            await asyncio.to_thread(
+                self.activation.commit, generation, kept, shadow, taken_back or {}, overrides
+            )
             facts = {"generation": str(generation), "modules": _revisions(sets.active)}
+            facts |= {"overrides": ", ".join(o.name for o in overrides)} if overrides else {}
             await self.record("activation", "gateway", facts | {"shadow": _revisions(sets.shadow)})
         except StorageError as exc:  # it is in force; only a restart would not know
             log.error("module_state_not_durable", generation=generation, reason=str(exc))  # noqa: TRY400  handled
+        await self.overrides.switched(before, sets)
 
     async def _kept(self, held: Held) -> KeptModule:
         content = await asyncio.to_thread(self.activation.keep, held.data)
@@ -357,6 +375,10 @@ class Registry(Generic[R]):
 
 def _content(modules: Mapping[str, KeptModule]) -> dict[str, tuple[str, int | None]]:
     return {name: (kept.content, kept.priority) for name, kept in modules.items()}
+
+
+def _by_name(sets: Sets) -> tuple[Override, ...]:
+    return tuple(sets.overrides[name] for name in sorted(sets.overrides))
 
 
 def _revisions(modules: Mapping[str, Held]) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gateway.core.clock import FakeClock
 from gateway.core.errors import ConstraintError, WorkerLostError
+from gateway.core.override import Override
 from gateway.solver.activation import Activation
 from gateway.solver.acts import Acts
 from gateway.solver.changes import Weakening
@@ -27,6 +28,7 @@ from gateway.solver.watcher import Content, FileGone, FileSettled
 class Rules:
     generation: int
     ids: tuple[str, ...]
+    overrides: tuple[Override, ...] = ()
 
 
 def compiled(data: bytes, source: str) -> Module:
@@ -42,11 +44,11 @@ def compiled(data: bytes, source: str) -> Module:
     )  # fmt: skip
 
 
-def assembled(modules: Sequence[Module], generation: int) -> Rules:
+def assembled(modules: Sequence[Module], generation: int, overrides: Sequence[Override] = ()) -> Rules:
     ids = tuple(f"{m.id}@{m.revision}" for m in modules)
     if "clash@1" in ids and len(ids) > 1:
         raise ModuleRefusedError((ConstraintError("clash.json", 1, 1, "another backup for `pump`"),))
-    return Rules(generation, ids)
+    return Rules(generation, ids, tuple(overrides))
 
 
 def weaker(_in_force: Rules | None, old: Module | None, new: Module | None) -> str:
