@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import io
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from gateway.cli import demo_start
 from gateway.cli.demo import _demo_sheet, _last_words, _tell_of_death
 from gateway.config.load import load
 
@@ -54,3 +57,13 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "the demo's files cannot be prepared: Not a directory" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_ctrl_c_while_modules_are_loaded_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib, "import_module", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        demo_start.main()
+    assert ended.value.code == 130
