@@ -106,7 +106,7 @@ class Hull:
         """At least a positive multiple of the form wherever no symbol lies beyond its room."""
         assert isinstance(form, Affine), "`rules` leaves products out"  # noqa: S101  an invariant
         constant, factors = whole(form, self._room)
-        parts = ((Fraction(factor), self._names[name]) for name, factor in factors.items() if factor)
+        parts = ((factor, self._names[name]) for name, factor in factors.items() if factor)
         return self._terms.total(constant, parts)
 
 
@@ -114,10 +114,17 @@ def whole(form: Affine, room: Mapping[str, int]) -> tuple[Fraction, dict[str, in
     """Constant and whole factors for symbols in units of 1 / `SCALE`, rounded so that no value is less."""
     if not form.terms:
         return form.constant, {}
-    factor = lcm(*(c.denominator for c in form.terms.values()))
+    ratios = {name: c.as_integer_ratio() for name, c in form.terms.items()}
+    factor = lcm(*(below for _, below in ratios.values()))
     factor = min(factor, max(1, int(_LONGEST_FACTOR / max(map(abs, form.terms.values())))))
-    factors = {name: round(c * factor) for name, c in form.terms.items()}
-    error = sum((abs(c * factor - factors[n]) * room[n] for n, c in form.terms.items()), Fraction(0))
+    factors: dict[str, int] = {}
+    error = Fraction(0)
+    for name, (above, below) in ratios.items():
+        if factor % below == 0:
+            factors[name] = above * (factor // below)
+            continue
+        factors[name] = round(Fraction(above * factor, below))
+        error += Fraction(abs(above * factor - factors[name] * below) * room[name], below)
     constant = form.constant * factor * SCALE + error
     return (Fraction(ceil(constant)) if error else constant), factors
 

@@ -65,7 +65,7 @@ class Terms:
         if len(self._names) > most:
             self._names.clear()
 
-    def number(self, value: Fraction) -> z3.RatNumRef:
+    def number(self, value: Fraction | int) -> z3.RatNumRef:
         """An exact number, by its text."""
         ratio = value.as_integer_ratio()  # a fraction's own hash is slow
         found = self._numbers.get(ratio)
@@ -82,7 +82,9 @@ class Terms:
             products += [(c, self.name(a) * self.name(b)) for (a, b), c in form.products.items()]
         return self.total(linear.constant, products)
 
-    def total(self, constant: Fraction, products: Iterable[tuple[Fraction, z3.ArithRef]]) -> z3.ArithRef:
+    def total(
+        self, constant: Fraction, products: Iterable[tuple[Fraction | int, z3.ArithRef]]
+    ) -> z3.ArithRef:
         """`constant` plus each factor times its term."""
         context = self.context.ref()
         parts = [self.number(constant).ast]
