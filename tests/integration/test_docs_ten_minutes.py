@@ -91,7 +91,7 @@ async def refused_what_the_matrix_forbids(house: House) -> None:
     await house.until(lambda p: p.modules["ce"].state == "active", 10, "`ce` in force")
     pump = house.picture.tags["TK1.P101.SP"].value
     wanted = {"TK1.P101.SP": pump, "TK1.H101.CMD": 1, "TK1.M101.STAGE": 1}
-    view = await house.asked("decide", {"point": POINT, "setpoints": wanted})
+    view = await house.asked("decide", {"point": POINT, "proposal": wanted})
     assert view["outcome"] in {"refused", "repaired"}, view
     assert "ce/TAH101-1" in view["violated"]
     assert "warm enough: heater off" in view["counterexample"]
