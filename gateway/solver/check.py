@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
@@ -23,6 +23,7 @@ from gateway.core.ports import CheckRequest, ProvedBand, StateSet
 from gateway.core.tag import TagId
 from gateway.solver import backup, repair
 from gateway.solver.judge import Judge, Judgement, Prepared
+from gateway.solver.permitted_next import Guide, NotKnown, PermittedNext
 from gateway.solver.predict import Facts, UnusableError, observe, same_premises
 from gateway.solver.proved import Bands
 from gateway.solver.restrain import as_proposal, resolved
@@ -52,6 +53,7 @@ class Checks:
         self.rules = rules
         self._judge = Judge(rules, budget or Budget(), shelf)
         self._bands = Bands(rules)
+        self._guide = Guide(rules)
         self._ready: _Ready | None = None
 
     def warm(self, hold_s: float, effect_delay_s: float) -> None:
@@ -86,6 +88,20 @@ class Checks:
         """Work out ahead what every check on these premises needs; nothing is decided."""
         with contextlib.suppress(UnusableError):  # the check finds that again, and tells it
             self._ready_for(request)
+
+    def permitted_next(
+        self, request: CheckRequest, order: Sequence[TagId], fixed: Sequence[int]
+    ) -> PermittedNext:
+        """The counts of the output after those fixed that can still lead to a permitted decision.
+
+        `order` is every output of the rule set once, else `ValueError`. What is proposed does not matter.
+        """
+        try:
+            ready = self._ready_for(request)
+        except UnusableError as exc:
+            return NotKnown(str(exc))
+        outlook = self._guide.outlook(ready.prepared, ready.facts, order)
+        return outlook if isinstance(outlook, NotKnown) else outlook.after(fixed)
 
     def _ready_for(self, request: CheckRequest) -> _Ready:
         """The premises of a request; those of the one before where nothing differs but what is judged."""

@@ -5,7 +5,8 @@ moves with an output (`new`, `rate`, `e`) is there at one of a few points that a
 value itself, one in force, its change since one. So a row becomes lines, one for each combination of points,
 and nothing is lost. Where something is, a condition says less than its rule, and the reason is told:
 
-* alternatives about the same uncertain value need not each hold alone: asked at some of its values only;
+* alternatives that pull one uncertain value to different ends need not each hold alone: asked at some of its
+  values only;
 * products of two outputs are left out, and squares are asked at some values only;
 * what the backup does afterwards is taken at its best;
 * a scale that is no decimal of twelve places is not rounded as the check rounds it.
@@ -14,6 +15,7 @@ and nothing is lost. Where something is, a condition says less than its rule, an
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
@@ -143,18 +145,30 @@ class Folding:
         return _Found(self._asked(node, state), SHARED)
 
     def _shared(self, nodes: Iterable[_Node], state: State) -> frozenset[str]:
-        """Symbols with more than one value that several parts are about."""
-        seen: set[str] = set()
-        shared: set[str] = set()
-        for part in nodes:
-            mine = {n for row in _rows_of(part) for n in self._symbols(self._rows[row]) if _loose(n, state)}
-            shared |= seen & mine
-            seen |= mine
-        return frozenset(shared)
+        """Symbols of several parts with more than one value, not all at their worst for the same one of them.
 
-    def _symbols(self, row: _Row) -> Iterator[str]:
-        yield from (name for name, _ in (*row.known, *row.moving))
-        yield from (name for a, b, _ in row.products for name in (a, b))
+        At a worst value common to all, each part is at its worst, and one of them must hold by itself.
+        """
+        parts_of: Counter[str] = Counter()
+        signs: dict[str, set[int]] = {}
+        for part in nodes:
+            mine: set[str] = set()
+            for name, sign in itertools.chain.from_iterable(
+                map(self._signs, map(self._rows.__getitem__, _rows_of(part)))
+            ):
+                mine.add(name)
+                signs.setdefault(name, set()).add(sign)
+            parts_of.update(mine)
+        return frozenset(
+            name
+            for name, many in parts_of.items()
+            if many > 1 and signs[name] not in ({1}, {-1}) and _loose(name, state)
+        )
+
+    def _signs(self, row: _Row) -> Iterator[tuple[str, int]]:
+        """Symbols with the signs of their factors; 0 where another symbol decides."""
+        yield from ((name, 1 if factor > 0 else -1) for name, factor in (*row.known, *row.moving))
+        yield from ((name, 0) for a, b, _ in row.products for name in (a, b))
 
     def _pinned(self, names: frozenset[str], state: State) -> Iterator[State]:
         """The state at each combination of some symbols' values; nothing where there are too many."""

@@ -9,7 +9,7 @@ why some may lead nowhere is told. The whole block needs the check all the same:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
@@ -108,20 +108,29 @@ class Outlooks:
         return found
 
 
+class Guide:
+    """Outlooks of one rule set; that of the state asked about last is kept."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self._rules = rules
+        self._outlooks: tuple[Prepared, Outlooks] | None = None
+        self._last: tuple[Facts, tuple[TagId, ...], Outlook | NotKnown] | None = None
+
+    def outlook(self, prepared: Prepared, facts: Facts, order: Sequence[TagId]) -> Outlook | NotKnown:
+        """The outlook on one state; `ValueError` where `order` is not every output of the rule set once."""
+        key = tuple(order)
+        if self._last is None or self._last[0] is not facts or self._last[1] != key:
+            if self._outlooks is None or self._outlooks[0] is not prepared:
+                self._outlooks = prepared, Outlooks(self._rules, prepared)
+            self._last = facts, key, self._outlooks[1].of(facts, key)
+        return self._last[2]
+
+
 def mask(found: PermittedNext, counts: Sequence[int]) -> list[bool]:
     """Of some counts, such as those nearest to a model's bins, which may be decoded."""
     if isinstance(found, NotKnown):
         return [False] * len(counts)
     return [holds(found.counts, count) for count in counts]
-
-
-def permitted_fixed(order: Sequence[TagId], fixed: Mapping[TagId, int]) -> tuple[int, ...]:
-    """Fixed counts by tag as a beginning of `order`; `ValueError` where they are none."""
-    beginning = tuple(order)[: len(fixed)]
-    if set(beginning) != fixed.keys():
-        msg = f"{sorted(fixed)} is no beginning of the order {list(order)}"
-        raise ValueError(msg)
-    return tuple(fixed[tag] for tag in beginning)
 
 
 def _registers(variable: Variable) -> Span:

@@ -13,6 +13,8 @@ from gateway.core.clock import Clock, Deadline, SystemClock
 from gateway.core.decision import CheckResult, Undetermined
 from gateway.core.errors import GatewayError, WorkerLostError
 from gateway.core.ports import CheckRequest, StateSet
+from gateway.core.tag import TagId
+from gateway.solver.permitted_next import NotKnown, PermittedNext
 from gateway.solver.predict import same_premises
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.safeset import Proof
@@ -26,12 +28,17 @@ from gateway.solver.wire import (
     Done,
     Drop,
     Failed,
+    Narrowed,
+    Next,
+    NextAnother,
     Prepare,
     Prove,
     Proved,
     answers,
     encoder,
+    permitted_next,
     result,
+    why_not,
 )
 from gateway.supervision.worker import WorkerProcess
 
@@ -155,32 +162,45 @@ class CheckerPool:
     async def check(self, request: CheckRequest, deadline: Deadline) -> tuple[CheckResult, StateSet | None]:
         """The result, and the state to carry. A lost or late worker is `Undetermined`, never an exception."""
         self._checks += 1
-        self._warm.setdefault((request.hold_s, request.effect_delay_s))
-        if request.generation not in self._sets:
-            return self._undetermined(request, f"rule set {request.generation} is not loaded")
-        seat = self._free_seat(request)
-        if seat is None:
-            try:
-                async with asyncio.timeout(deadline.remaining(self._clock)):
-                    seat = await self._until(lambda: self._free_seat(request))
-            except TimeoutError:
-                self._late += 1
-                return self._undetermined(request, "no solver worker was free before the deadline")
-        try:
-            async with asyncio.timeout(deadline.remaining(self._clock)):
-                answer = answers.decode(await self._posted(seat, request, deadline))
-        except TimeoutError:
-            self._late += 1
-            return self._undetermined(request, "the check was not done by the deadline")
-        except WorkerLostError as exc:
-            log.warning("worker_lost", reason=str(exc), decision=request.decision)
-            return self._undetermined(request, str(exc))
-        finally:
-            self._leave(seat, deadline)
+        another = CheckAnother(request.proposal, request.may_repair, deadline.at)
+        answer = await self._answered(request, deadline, Check(request, deadline.at), another)
         if isinstance(answer, Checked):
             return result(answer)
-        reason = answer.reason if isinstance(answer, Failed) else "the worker answered something else"
-        return self._undetermined(request, reason)
+        return self._undetermined(request, why_not(answer))
+
+    async def permitted_next(
+        self, request: CheckRequest, order: tuple[TagId, ...], fixed: tuple[int, ...], deadline: Deadline
+    ) -> PermittedNext:
+        """The counts of the output after `fixed` in `order` that can still lead to a permitted decision.
+
+        Never an exception: a lost or late worker knows nothing.
+        """
+        ask, another = Next(request, order, fixed), NextAnother(order, fixed)
+        answer = await self._answered(request, deadline, ask, another)
+        return permitted_next(answer) if isinstance(answer, Narrowed) else NotKnown(why_not(answer))
+
+    async def _answered(self, request: CheckRequest, deadline: Deadline, ask: Ask, another: Ask) -> Answer:
+        """What a worker says; `another` is asked of one that was told the premises."""
+        self._warm.setdefault((request.hold_s, request.effect_delay_s))
+        if request.generation not in self._sets:
+            return Failed(f"rule set {request.generation} is not loaded")
+        seat: Seat | None = None
+        try:
+            async with asyncio.timeout(deadline.remaining(self._clock)):
+                seat = self._free_seat(request) or await self._until(lambda: self._free_seat(request))
+                known = seat.told is not None and same_premises(seat.told, request)
+                seat.told, seat.kept = request, seat.kept and isinstance(another, NextAnother)
+                return answers.decode(await seat.worker.post(encoder.encode(another if known else ask)))
+        except TimeoutError:
+            self._late += 1
+            why = "no solver worker was free before" if seat is None else "the check was not done by"
+            return Failed(f"{why} the deadline")
+        except WorkerLostError as exc:
+            log.warning("worker_lost", reason=str(exc), decision=request.decision)
+            return Failed(str(exc))
+        finally:
+            if seat is not None:
+                self._leave(seat, deadline)
 
     def prepare(self, request: CheckRequest) -> None:
         """Have an idle worker get ready for a check on these premises. Never waits; nothing depends on it."""
@@ -213,16 +233,6 @@ class CheckerPool:
             overrides=kept.rules.overrides if kept is not None else (),
         )
         return found, None
-
-    def _posted(self, seat: Seat, request: CheckRequest, deadline: Deadline) -> asyncio.Future[bytes]:
-        """The answer to come; only what is proposed is sent where the worker knows the premises."""
-        ask: Ask
-        if seat.told is not None and same_premises(seat.told, request):
-            ask = CheckAnother(request.proposal, request.may_repair, deadline.at)
-        else:
-            ask = Check(request, deadline.at)
-        seat.told, seat.kept = request, False
-        return seat.worker.post(encoder.encode(ask))
 
     def _leave(self, seat: Seat, deadline: Deadline) -> None:
         """Let others have the seat; first its worker ends what nobody waits for any more.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -23,12 +24,14 @@ from gateway.solver.counts import (
     Line,
     Span,
     Spans,
+    all_of,
     holds,
     join,
     least,
     line,
     meet,
     most,
+    one_of,
     places,
     simplified,
     spans,
@@ -37,6 +40,7 @@ from gateway.solver.counts import (
 
 _MOST_CASES = 64
 _MOST_LINES = 400  # of one case
+_FEW = 16  # counts of an output that may be told apart
 _ROUNDS = 3  # of narrowing a case's box
 _LONGEST = 2**62  # beyond it sums are not left to 64 bits
 
@@ -136,10 +140,28 @@ def projected(conditions: Iterable[Condition], domains: Sequence[Span]) -> Proje
     levels: list[Level] = []
     for place in reversed(range(len(domains))):
         levels.append(Level(place, allowed[place], cases, why))
-        taken = [_without(case, place) for case in cases]
-        cases = [case for case, _ in taken]
-        why = why or next((reason for _, reason in taken if reason), "")
+        cases, reason = _all_without(cases, place)
+        why = why or reason
     return Projection(allowed, tuple(reversed(levels)))
+
+
+def _all_without(cases: Sequence[_Case], place: int) -> tuple[list[_Case], str]:
+    """The cases without one output; where only that can be exact, one for each of its counts."""
+    found: list[_Case] = []
+    why = ""
+    for number, case in enumerate(cases):
+        taken, reason = _without(case, place)
+        low, high = case.box[place]
+        if reason and high - low < _FEW and len(found) + high - low + len(cases) - number <= _MOST_CASES:
+            at = (
+                _narrowed([*case.box[:place], (v, v), *case.box[place + 1 :]], case.lines)
+                for v in range(low, high + 1)
+            )
+            found += [_without(each, place)[0] for each in at if each is not None]
+        else:
+            found.append(taken)
+            why = why or reason
+    return list({(tuple(case.box), case.lines): case for case in found}.values()), why
 
 
 def _alone(
@@ -175,33 +197,40 @@ def _parts(condition: Condition) -> Iterable[Condition]:
 
 def _cases(allowed: Sequence[Spans], joint: Sequence[Condition]) -> tuple[list[_Case], str]:
     """Boxes with lines that together say what all conditions say, or less, and why less."""
-    box = [(found[0][0], found[-1][1]) for found in allowed]
-    why = ""
-    found: list[list[Line]] = [[]]
-    for condition in sorted(joint, key=lambda c: not isinstance(c, Line)):
-        mine = ways(condition, _MOST_CASES, lambda each: least(each, box) <= each.limit)
-        if mine is None or len(found) * len(mine) > _MOST_CASES:
-            why = "there are too many cases to tell apart"
-            continue
-        found = [[*before, *lines] for before in found for lines in mine]
+    first = _narrowed(
+        [(found[0][0], found[-1][1]) for found in allowed], [c for c in joint if isinstance(c, Line)]
+    )
+    cases = [] if first is None else [first]
     touched = sorted(frozenset[int]().union(*map(places, joint)))
-    pieces = [allowed[place] for place in touched]
-    many = len(found)
-    for k, piece in enumerate(pieces):
-        if many * len(piece) > _MOST_CASES:
-            pieces[k] = ((piece[0][0], piece[-1][1]),)
-            why = why or "there are too many cases to tell apart"
-        many *= len(pieces[k])
-    cases: list[_Case] = []
-    for lines in found:
-        for chosen in itertools.product(*pieces):
-            mine_box = list(box)
-            for place, span in zip(touched, chosen, strict=True):
-                mine_box[place] = span
-            case = _narrowed(mine_box, lines)
-            if case is not None:
-                cases.append(case)
+    gaps = (one_of(map(partial(_between, k), allowed[k])) for k in touched if len(allowed[k]) > 1)
+    why = ""
+    for condition in (*gaps, *(c for c in joint if not isinstance(c, Line))):
+        more = _divided(cases, condition)
+        if more is None:
+            why = "there are too many cases to tell apart"
+        else:
+            cases = more
     return cases, why
+
+
+def _divided(cases: Sequence[_Case], condition: Condition) -> list[_Case] | None:
+    """The cases, each divided by what a condition may be fulfilled by; None where there would be too many."""
+    found: dict[tuple[tuple[Span, ...], tuple[Line, ...]], _Case] = {}
+    for case in cases:
+        box = case.box
+        within = simplified(condition, box)
+        mine = ways(within, _MOST_CASES, lambda each, box=box: least(each, box) <= each.limit)  # type: ignore[misc]
+        for lines in mine if mine is not None else ():
+            each = _narrowed(list(box), (*case.lines, *lines))
+            if each is not None:
+                found[tuple(each.box), each.lines] = each
+        if mine is None or len(found) > _MOST_CASES:
+            return None
+    return list(found.values())
+
+
+def _between(place: int, span: Span) -> Condition:
+    return all_of((line({place: 1}, span[1]), line({place: -1}, -span[0])))
 
 
 def _narrowed(box: Box, lines: Iterable[Line]) -> _Case | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from gateway.core.decision import (
 from gateway.core.override import Override
 from gateway.core.ports import CheckRequest, ProvedBand, StateSet
 from gateway.core.tag import TagDefinition, TagId
+from gateway.solver.permitted_next import AtMost, Exactly, NotKnown, PermittedNext
 from gateway.solver.ruleset import RuleSet
 
 
@@ -68,6 +69,21 @@ class CheckAnother(msgspec.Struct, tag=True, frozen=True):
     deadline_at: float
 
 
+class Next(msgspec.Struct, tag=True, frozen=True):
+    """Say which counts of the output after `fixed` can still lead to a permitted decision."""
+
+    request: CheckRequest
+    order: tuple[TagId, ...]
+    fixed: tuple[int, ...]
+
+
+class NextAnother(msgspec.Struct, tag=True, frozen=True):
+    """The same on the premises told last."""
+
+    order: tuple[TagId, ...]
+    fixed: tuple[int, ...]
+
+
 class Prove(msgspec.Struct, tag=True, frozen=True):
     """Prove a loaded rule set's safe set invariant within so many seconds."""
 
@@ -104,6 +120,14 @@ class Proved(msgspec.Struct, tag=True, frozen=True):
     escape: str
 
 
+class Narrowed(msgspec.Struct, tag=True, frozen=True):
+    """Counts of the next output, as spans; `because` of `at_most` and `not_known`."""
+
+    is_a: Literal["exactly", "at_most", "not_known"]
+    counts: tuple[tuple[int, int], ...] = ()
+    because: str = ""
+
+
 class WireFinding(msgspec.Struct, frozen=True):
     """One finding; the fields of the kind that it is."""
 
@@ -136,8 +160,8 @@ class Checked(msgspec.Struct, tag=True, frozen=True):
     overrides: tuple[Override, ...] = ()
 
 
-Ask = Load | Drop | Prepare | Check | CheckAnother | Prove
-Answer = Done | Failed | Checked | Proved
+Ask = Load | Drop | Prepare | Check | CheckAnother | Next | NextAnother | Prove
+Answer = Done | Failed | Checked | Narrowed | Proved
 
 
 def _enc(value: object) -> object:
@@ -202,6 +226,33 @@ def checked(result: CheckResult, state: StateSet | None) -> Checked:
         shadow=tuple(_finding(f) for f in result.shadow),
         overrides=result.overrides,
     )
+
+
+def narrowed(found: PermittedNext) -> Narrowed:
+    """What may come next, for the wire."""
+    match found:
+        case Exactly(counts):
+            return Narrowed("exactly", counts)
+        case AtMost(counts, because):
+            return Narrowed("at_most", counts, because)
+        case NotKnown(because):
+            return Narrowed("not_known", because=because)
+
+
+def permitted_next(found: Narrowed) -> PermittedNext:
+    """What a worker said may come next."""
+    match found.is_a:
+        case "exactly":
+            return Exactly(found.counts)
+        case "at_most":
+            return AtMost(found.counts, found.because)
+        case "not_known":
+            return NotKnown(found.because)
+
+
+def why_not(answer: Answer) -> str:
+    """Why an answer is not what was asked for."""
+    return answer.reason if isinstance(answer, Failed) else "the worker answered something else"
 
 
 def _finding(finding: Finding) -> WireFinding:

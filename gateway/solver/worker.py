@@ -35,18 +35,22 @@ from gateway.solver.wire import (
     Drop,
     Failed,
     Load,
+    Next,
+    NextAnother,
     Prepare,
     Prove,
     Proved,
     asks,
     checked,
     encoder,
+    narrowed,
 )
 from gateway.supervision.frames import receive, send
 
 log = structlog.get_logger().bind(component="solver_worker")
 
 CONFLICT_S = 1.0  # for the search for a contradiction between modules, at load
+_UNTOLD = "no premises were told"
 _LOADS_BETWEEN_SWEEPS = 16  # of everything that was ever loaded: some 20 ms
 _CHECKS_BETWEEN_COLLECTIONS = 64  # a full pass takes about a millisecond once what was loaded is frozen
 
@@ -66,7 +70,7 @@ class Desk:
         if (checks := self._loaded.get(ask.request.generation)) is not None:
             checks.prepare(ask.request)
 
-    def answer(self, ask: Ask) -> Answer | None:  # noqa: PLR0911  one for each kind of request
+    def answer(self, ask: Ask) -> Answer | None:  # noqa: C901, PLR0911  one for each kind of request
         """The answer to one request, None to what has none."""
         match ask:
             case Prepare():
@@ -82,9 +86,13 @@ class Desk:
                 return self._check(request, deadline_at)
             case CheckAnother(proposal, may_repair, deadline_at):
                 if self._told is None:
-                    return Failed("no premises were told")
+                    return Failed(_UNTOLD)
                 request = replace(self._told, proposal=proposal, may_repair=may_repair)
                 return self._check(request, deadline_at)
+            case Next(request, order, fixed):
+                return self._next(request, order, fixed)
+            case NextAnother(order, fixed):
+                return Failed(_UNTOLD) if self._told is None else self._next(self._told, order, fixed)
             case Prove(generation, budget_s):
                 checks = self._loaded.get(generation)
                 if checks is None:
@@ -99,6 +107,13 @@ class Desk:
             return Failed(f"rule set {request.generation} is not loaded in this worker")
         result, state = checks.check(request, late=lambda: time.monotonic() >= deadline_at)
         return checked(self._beside(request, result), state)
+
+    def _next(self, request: CheckRequest, order: tuple[TagId, ...], fixed: tuple[int, ...]) -> Answer:
+        self._told = request
+        checks = self._loaded.get(request.generation)
+        if checks is None:
+            return Failed(f"rule set {request.generation} is not loaded in this worker")
+        return narrowed(checks.permitted_next(request, order, fixed))
 
     def _load(self, ask: Load) -> Answer:
         tags = {d.id: d for d in ask.tags}

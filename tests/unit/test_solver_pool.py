@@ -6,14 +6,28 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest_asyncio
 
 from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Permitted, Repaired, Undetermined
+from gateway.solver.check import Checks
+from gateway.solver.permitted_next import Exactly, NotKnown
 from gateway.solver.pool import CheckerPool
 from gateway.solver.ruleset import RuleSet
-from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, Situation, module, proposal, rule_set
+from tests.unit.solver_demo import (
+    BUFFER_TANK,
+    HEATER,
+    LOWER_LEVEL,
+    MIXER,
+    PATIENT,
+    PUMP,
+    Situation,
+    module,
+    proposal,
+    rule_set,
+)
 
 CLOCK = SystemClock()
 
@@ -204,3 +218,26 @@ async def test_a_set_is_proved_in_a_process_of_its_own_before_it_is_loaded(pool:
     assert not refuted.holds
     assert "max-temperature" in refuted.escape
     assert pool.statistics().generations == (1,)
+
+
+async def test_a_worker_says_what_may_come_next_and_is_still_ready_for_the_check(pool: CheckerPool) -> None:
+    order = (HEATER, MIXER, PUMP)
+    request = Situation().request(None)
+    here = Checks(rule_set(), PATIENT)
+
+    first = await pool.permitted_next(request, order, (), soon())
+    last = await pool.permitted_next(request, order, (0, 1), soon())
+
+    assert first == here.permitted_next(request, order, ())
+    assert last == here.permitted_next(request, order, (0, 1))
+    assert isinstance(last, Exactly)
+    (low, high), *_ = last.counts
+    for raw, expected in ((low - 1, Repaired), (low, Permitted), (high, Permitted), (high + 1, Repaired)):
+        result, _ = await pool.check(Situation().request(proposal(str(raw / 10))), soon())
+        assert isinstance(result.verdict, expected), raw
+
+
+async def test_what_may_come_next_is_not_known_of_a_rule_set_that_is_not_loaded(pool: CheckerPool) -> None:
+    request = replace(Situation().request(None), generation=7)
+    found = await pool.permitted_next(request, (HEATER, MIXER, PUMP), (), soon())
+    assert found == NotKnown("rule set 7 is not loaded")

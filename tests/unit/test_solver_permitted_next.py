@@ -1,0 +1,165 @@
+"""What may be decoded next is what the full check, Z3 included, permits of all blocks: never less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.core.decision import Permitted, Proposal, RegisterValue
+from gateway.core.ports import CheckRequest
+from gateway.core.tag import TagId
+from gateway.solver.check import Checks
+from gateway.solver.permitted_next import AtMost, Exactly, NotKnown, mask
+from gateway.solver.ruleset import RuleSet
+from tests.bench.synthetic import DELAY_S, HOLD_S, Family, requests, rule_set
+from tests.unit.solver_demo import HEATER, MIXER, PATIENT, PUMP, Situation
+from tests.unit.solver_demo import rule_set as demo_rules
+from tests.unit.solver_next import ORDER, Enumerated, Here, rules
+
+BACKUP = [
+    {"when": "l >= 2", "p": "ramp(0, 10)"},
+    {"p": "ramp(20, 5)"},
+    {"r": "hold"},
+    {"h": False},
+    {"s": "idle"},
+]
+SAFE = {"backup": BACKUP, "safe_set": ["l <= 2.3 - 0.002*p", "r > 0 implies l >= 1.7 + 0.002*r"]}
+UPPER = {"require": "l <= 2.05", "always": True}
+LOWER = {"require": "l >= 1.8", "always": True}
+
+EXACT: list[tuple[str, RuleSet, Here]] = [
+    ("sums and differences", rules("p + r <= 54", "r - p <= 10", "p - r <= 24"), Here()),
+    ("S6 ramps", rules("abs(rate(p)) <= 12", "abs(rate(r)) <= 5", "p + r <= 50"), Here()),
+    (
+        "S6 ramps after changes at odd times",
+        rules("abs(rate(p)) <= 13", "abs(rate(r)) <= 7", "p + r >= 20"),
+        Here(older={"P": ((6, 0.377),), "R": ((3, 0.123), (5, 0.6))}),
+    ),
+    (
+        "switches and labels",
+        rules("h implies p >= 20", "s in (run, stop) iff h", "p > 0 implies r >= 8"),
+        Here(),
+    ),
+    ("S1 safe set", rules(UPPER, LOWER, **SAFE), Here(l=1.93)),
+    ("S4 effect delay", rules(UPPER, LOWER), Here(l=1.97, effect_delay_s=1.1)),
+    ("no delay", rules(UPPER, LOWER, "p + r >= 12"), Here(l=1.97, effect_delay_s=0.0)),
+    ("counts", rules("count(h, s == run, p > 10) <= 1", "n + r <= 30"), Here()),
+    ("products with a reading", rules("l*p <= 60", "n*r <= 60", "p + r >= 18"), Here()),
+    ("one of two levels", rules({"require": "l >= 1.9 or k >= 2.0", "always": True}), Here(l=1.94)),
+    (
+        "a sequence",
+        rules(
+            "p + r <= 60",
+            sequences=[
+                {
+                    "id": "q",
+                    "variable": "s",
+                    "kind": "standard",
+                    "states": [{"state": "idle", "min": "20 s"}, {"state": "run"}, {"state": "stop"}],
+                }
+            ],
+        ),
+        Here(held_s=10),
+    ),
+    ("S23 minimum times", rules("h or p >= 12"), Here(old={"P": 1, "R": 4, "H": 0, "S": 2}, held_s=10)),
+    (
+        "two values may be in force",
+        rules("prev(h) implies p >= prev(r)", "abs(rate(p)) <= 12"),
+        Here(older={"P": ((5, 0.0),), "H": ((1, 0.0),)}),
+    ),
+    ("nothing at all", rules("p >= 30", "p + r <= 24", "r >= 0"), Here()),
+]
+WIDER: list[tuple[str, RuleSet, Here, str]] = [
+    ("two outputs multiplied", rules("p*r <= 600", "p + r >= 18"), Here(), "multiplies outputs"),
+    ("a gap", rules("abs(l - k - 0.01*p) >= 0.1"), Here(k=1.9), "alternatives"),
+    ("squares", rules("l*l - k*k + 0.01*p <= 0.3"), Here(), "multiplies uncertain values"),
+    ("terminal", rules(UPPER, backup=BACKUP, terminal=["l <= 2.2"], horizon=2), Here(), "backup"),
+]
+
+
+@pytest.mark.parametrize(("rule_set", "here"), [e[1:] for e in EXACT], ids=[e[0] for e in EXACT])
+def test_s1_what_may_come_next_is_what_some_permitted_block_has_there(rule_set: RuleSet, here: Here) -> None:
+    found = Enumerated(rule_set, here)
+    for order in (ORDER, tuple(reversed(ORDER))):
+        _, more = found.compared(order)
+        assert more == 0, [found.outlook(order).after(()), order]
+    named = next(name for name, *rest in EXACT if rest[1] is here)
+    assert bool(found.permitted) == (named != "nothing at all")
+
+
+@pytest.mark.parametrize(("rule_set", "here", "why"), [w[1:] for w in WIDER], ids=[w[0] for w in WIDER])
+def test_where_more_is_said_than_is_permitted_it_says_so_and_leaves_nothing_out(
+    rule_set: RuleSet, here: Here, why: str
+) -> None:
+    found = Enumerated(rule_set, here)
+    _, more = found.compared()  # raises where something permitted is left out
+
+    assert found.permitted
+    assert more > 0
+    answers = [found.outlook().after(fixed) for fixed in ((), (4,))]
+    assert any(isinstance(a, AtMost) and why in a.because for a in answers)
+
+
+# Every answer on the way is followed at both its ends: each leads to a block that the check permits.
+@pytest.mark.parametrize("rules_in_all", [10, 50])
+def test_a_block_decoded_along_the_answers_is_permitted(rules_in_all: int) -> None:
+    family = Family(rules=rules_in_all)
+    made = rule_set(family)
+    checks = Checks(made, PATIENT)
+    checks.warm(HOLD_S, DELAY_S)
+    order = [v.tag for v in made.actions]
+    for request in requests(family, 8, seed=5, may_repair=False):
+        for end in (0, -1):
+            fixed: list[int] = []
+            for _ in order:
+                answer = checks.permitted_next(request, order, fixed)
+                assert isinstance(answer, Exactly)
+                if not answer.counts:
+                    break
+                fixed.append(answer.counts[end][end])
+            else:
+                assert _permits(checks, made, request, dict(zip(order, fixed, strict=True)))
+
+
+def test_unusable_inputs_are_not_known_and_let_nothing_through() -> None:
+    found = Checks(demo_rules(), PATIENT).permitted_next(
+        Situation().request(None, inputs={}), (HEATER, MIXER, PUMP), ()
+    )
+    assert isinstance(found, NotKnown)
+    assert "has no value" in found.because
+    assert mask(found, range(3)) == [False] * 3
+
+
+def test_a_mask_lets_through_the_counts_that_may_come_next() -> None:
+    assert mask(Exactly(((1, 2), (5, 5))), [0, 1, 2, 3, 4, 5, 6]) == [
+        False,
+        True,
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert mask(AtMost(((3, 3),), "why"), [2, 3]) == [False, True]
+
+
+def test_an_order_that_leaves_an_output_out_is_an_error() -> None:
+    with pytest.raises(ValueError, match="does not name every output"):
+        Checks(demo_rules(), PATIENT).permitted_next(Situation().request(None), (HEATER, PUMP), ())
+
+
+def test_with_every_output_fixed_there_is_nothing_to_ask() -> None:
+    with pytest.raises(ValueError, match="none is left"):
+        Checks(demo_rules(), PATIENT).permitted_next(
+            Situation().request(None), (HEATER, MIXER, PUMP), (0, 1, 400)
+        )
+
+
+def _permits(checks: Checks, made: RuleSet, request: CheckRequest, counts: dict[TagId, int]) -> bool:
+    values = tuple(
+        RegisterValue(tag, raw, made.variables[tag].definition.engineering(raw))
+        for tag, raw in counts.items()
+    )
+    result, _ = checks.check(replace(request, proposal=Proposal(values=values, by="test")))
+    return result.verdict == Permitted(values)
