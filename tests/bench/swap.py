@@ -49,7 +49,7 @@ class Swapper:
 
     def __init__(self, pool: CheckerPool, revisions: int) -> None:
         """So many revisions of the module that tightens are compiled ahead: making load must be cheap."""
-        self._pool = pool
+        self.pool = pool
         self._tank = module()
         self._tighter = [_revision(number) for number in range(1, revisions + 1)]
         self.current = rule_set(self._tank)
@@ -59,7 +59,7 @@ class Swapper:
 
     async def begin(self) -> None:
         """The first set loaded."""
-        await self._pool.load(self.current)
+        await self.pool.load(self.current)
 
     async def swap(self) -> None:
         """The next set beside this one, then the exchange, then this one dropped after its last decision.
@@ -71,7 +71,7 @@ class Swapper:
         tighter = [self._tighter[(number // 2) % len(self._tighter)]] if before.generation % 2 else []
         fresh = await asyncio.to_thread(RuleSet.of, [self._tank, *tighter], number)
         started = time.perf_counter()
-        await self._pool.load(fresh)
+        await self.pool.load(fresh)
         loaded = time.perf_counter()
         self.current = fresh
         await asyncio.sleep(0)  # whoever is ready now takes the new one
@@ -79,15 +79,15 @@ class Swapper:
         self.load_ms.append(1000 * (loaded - started))
         while self._in_use.get(before.generation):  # noqa: ASYNC110  what is awaited is a counter
             await asyncio.sleep(0.001)
-        await self._pool.drop(before.generation)
+        await self.pool.drop(before.generation)
 
-    async def decide(self, into: Load, clock: SystemClock) -> None:
+    async def decide(self, into: Load, clock: SystemClock, patience_s: float = 1.0) -> None:
         """One decision under the set in force when it begins, and whether its verdict is that set's."""
         mine = self.current
         self._in_use[mine.generation] = self._in_use.get(mine.generation, 0) + 1
         request = replace(HIGH.request(proposal("40")), generation=mine.generation, may_repair=False)
         started = time.perf_counter()
-        result, _ = await self._pool.check(request, Deadline.after(1.0, clock))
+        result, _ = await self.pool.check(request, Deadline.after(patience_s, clock))
         into.waits_ms.append(1000 * (time.perf_counter() - started))
         self._in_use[mine.generation] -= 1
         if isinstance(result.verdict, Undetermined):
