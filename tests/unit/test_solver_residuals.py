@@ -33,6 +33,7 @@ from tests.unit.solver_demo import (
     proposal,
     rule_set,
 )
+from tests.unit.solver_modules import shipped
 
 NOISE = {LEVEL: 0.01, INFLOW: 0.3, TEMP: 0.1}  # the module's errors
 LEAK = 0.00051  # the bound of its disturbance
@@ -324,3 +325,38 @@ def test_what_is_known_at_both_ends_bounds_mean_and_hull_of_every_course_between
         assert low <= mean <= high
         assert least <= min(part) <= max(part) <= most
         assert least <= low <= high <= most
+
+
+def heaters(seed: int, steps: int, ambient: tuple[float, float]) -> list[tuple[Residual, ...]]:
+    """A plant with two states that nobody measures, by its module's own dynamics."""
+    rules, dice, monitor = rule_set(shipped("tclab-twin")), random.Random(seed), Monitor()  # noqa: S311  # reproducible
+    state = {str(v.tag): Fraction(30) for v in rules.measured}
+    drive = {str(v.tag): Fraction(dice.randint(0, 60)) for v in rules.actions}
+    low, high = ambient
+    found: list[tuple[Residual, ...]] = []
+    for number in range(steps):
+        at = 1000.0 + 10 * number
+        inputs = {}
+        for v in rules.reported:
+            off = Fraction(dice.randint(-1000, 1000), 1000) * v.error
+            value = v.definition.engineering(v.definition.counts(state[v.tag] + off))
+            inputs[v.tag] = replace(good(float(value)), confirmed_at=at)
+        request = replace(
+            Situation().request(None),
+            inputs=inputs,
+            taken_at=at,
+            history={v.tag: (InForce(drive[v.tag], 0.0),) for v in rules.actions},
+        )
+        found.append(monitor.take(rules, request, None))
+        if number % 7 == 0:
+            drive = {tag: Fraction(dice.randint(0, 60)) for tag in drive}
+        point = {**state, **drive, **{n: Fraction(dice.uniform(low, high)) for n in rules.disturbances}}
+        state = {tag: form.at(point).limit_denominator(10**9) for tag, form in rules.forms.items()}
+    return found
+
+
+def test_s16_a_plant_with_states_that_nobody_measures_trips_only_when_it_is_another() -> None:
+    healthy_ones = heaters(1, 150, (18, 24))
+    assert {r.window for r in healthy_ones[-1]} == set(WINDOWS)
+    assert all(not r.outside for found in healthy_ones for r in found)
+    assert any(broken(found) for found in heaters(1, 150, (40, 60)))
