@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -136,6 +137,10 @@ def begin(job: Job) -> None:
     """The first thing a worker does."""
     global _stretcher  # noqa: PLW0603  a process pool's initialiser has no other place
     _stretcher = Stretcher(job)
+    # Records come and go by the million and hold no cycles.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
 
 
 def judge_stretch(first: int, last: int, slot_ns: int) -> Comparison:

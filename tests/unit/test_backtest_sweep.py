@@ -1,0 +1,117 @@
+"""Judged by the thousand in floats, a module says what the exact judge says one by one."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gateway.core.decision import CheckRequest, Holds, Unknown, Violated
+from gateway.core.quality import StatusCode
+from gateway.solver.backtest.sweep import HOLDS, UNKNOWN, VIOLATED, Asked, Sweep, Sweeper
+from gateway.solver.ruleset import RuleSet
+from tests.unit.backtest_log import evidence, random_request
+from tests.unit.solver_demo import (
+    BUFFER_TANK,
+    LEVEL,
+    LOWER_LEVEL,
+    NOW,
+    PUMP,
+    Situation,
+    module,
+    proposal,
+    rule_set,
+)
+
+TANK, LOWER = module(), module(LOWER_LEVEL)
+_KIND = {Holds: HOLDS, Violated: VIOLATED, Unknown: UNKNOWN}
+
+
+def swept(rules: RuleSet, name: str, requests: list[CheckRequest]) -> tuple[Sweeper, Sweep]:
+    sweeper = Sweeper(rules, name)
+    return sweeper, sweeper.sweep(evidence(requests), lambda row: asked(requests[row]))
+
+
+def asked(request: CheckRequest) -> Asked:
+    assert request.proposal is not None
+    return request, request.proposal.engineering()
+
+
+def assert_as_one_by_one(rules: RuleSet, name: str, requests: list[CheckRequest]) -> dict[int, int]:
+    """Every verdict and margin as the exact judge has it; how many of each verdict there were."""
+    sweeper, found = swept(rules, name, requests)
+    counted = dict.fromkeys((HOLDS, VIOLATED, UNKNOWN, -1), 0)
+    for row, request in enumerate(requests):
+        findings = sweeper.exact(asked(request))
+        if findings[0].constraint == "*":
+            assert found.reason[row] >= 0, (row, findings[0])
+            counted[-1] += 1
+            continue
+        assert found.reason[row] < 0, (row, found.reasons[found.reason[row]])
+        for finding in findings:
+            kind = _KIND[type(finding)]
+            assert found.verdict[finding.constraint][row] == kind, (row, finding)
+            counted[kind] += 1
+            if isinstance(finding, Holds):
+                margin = found.margin[finding.constraint][row]
+                assert math.isnan(margin) == (finding.margin is None)
+                assert finding.margin is None or abs(float(finding.margin) - margin) < 2e-6
+    return counted
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_records_are_judged_as_the_exact_judge_judges_them_one_by_one(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311  # repeatable
+    requests = [random_request(dice) for _ in range(400)]
+    counted = assert_as_one_by_one(rule_set(TANK), "buffer-tank", requests)
+    assert min(counted[HOLDS], counted[VIOLATED], counted[-1]) > 50
+
+
+def test_a_module_beside_others_is_judged_as_it_would_be_in_force_with_them() -> None:
+    dice = random.Random(3)  # noqa: S311  # repeatable
+    requests = [random_request(dice) for _ in range(250)]
+    counted = assert_as_one_by_one(rule_set(TANK, LOWER), "lower-level-limit", requests)
+    assert min(counted[HOLDS], counted[VIOLATED]) > 30
+
+
+# A ramp used to the full lies on its limit in every decision: floats alone would be in doubt each time.
+def test_a_value_on_its_limit_needs_no_exact_judge_and_one_step_beyond_is_violated() -> None:
+    requests = [
+        Situation(pump=f"{before / 10}").request(proposal(f"{(before + change) / 10}"))
+        for before in range(0, 900, 7)
+        for change in (100, 101, 99)
+    ]
+    _, found = swept(rule_set(TANK), "buffer-tank", requests)
+    assert not found.asked.any()
+    assert found.verdict["pump-ramp"].reshape(-1, 3).tolist() == [[HOLDS, VIOLATED, HOLDS]] * (
+        len(requests) // 3
+    )
+
+
+def test_s3_s13_what_cannot_be_used_is_never_permitted_and_says_why() -> None:
+    fine = Situation().request(proposal())
+    level = fine.inputs[LEVEL]
+    unusable = [
+        replace(fine, inputs={**fine.inputs, LEVEL: replace(level, status=StatusCode.Bad)}),
+        replace(fine, inputs={**fine.inputs, LEVEL: replace(level, confirmed_at=NOW - 2.5)}),
+        replace(fine, inputs={**fine.inputs, LEVEL: replace(level, value=4.995)}),
+        replace(fine, history={**fine.history, PUMP: ()}),
+    ]
+    _, found = swept(rule_set(TANK), "buffer-tank", [fine, *unusable])
+    assert found.reason.tolist()[0] == -1
+    said = [found.reasons[number] for number in found.reason[1:]]
+    for reason, words in zip(said, ("not Good", "too old", "inside its range", "not known"), strict=True):
+        assert words in reason
+    assert (np.stack([found.verdict[name][1:] for name in found.verdict]) == UNKNOWN).all()
+
+
+def test_what_only_the_exact_judge_follows_is_asked_of_it_for_every_record() -> None:
+    slow = module(BUFFER_TANK, ('"require": "pump <= 80"', '"require": "not (level >= 3 for 5 s)"'))
+    requests = [Situation(level=level).request(proposal()) for level in (2.0, 3.2)]
+    sweeper, found = swept(rule_set(slow), "buffer-tank", requests)
+    assert "for" in sweeper.one_by_one
+    assert found.asked.all()
+    assert_as_one_by_one(rule_set(slow), "buffer-tank", requests)
