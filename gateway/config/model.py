@@ -265,11 +265,12 @@ class ModulesSection(Section):
 
     `proof_grace` is how long a point stays armed under a tightened rule set whose safe set is not proved yet.
     A module signed by one of `trusted_keys` needs no second person for a weakening; under `signed_only` no
-    other module is taken.
+    other module is taken. No override lasts longer than `override_longest`; under 10 s there are none.
     """
 
     shadow: tuple[Name, ...] = ()
     proof_grace: Duration = 10.0
+    override_longest: Duration = 28_800.0
     trusted_keys: tuple[str, ...] = ()  # public keys in hex
     signed_only: StrictBool = False
 

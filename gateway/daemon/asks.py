@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
+from gateway.config.model import parse_duration
 from gateway.config.problems import nearest
 from gateway.core.clock import Clock
 from gateway.core.decision import DecisionId, Mode, PointId, Rejected, RequestClass
@@ -21,7 +22,7 @@ from gateway.daemon.binding import Bindings
 from gateway.daemon.modes import Modes
 from gateway.daemon.reporting import Reporter
 from gateway.daemon.views import decision_view, rejected_view, tag_info, tag_state
-from gateway.link.messages import Answer, Ask, GatewayState, ModuleState, PointState
+from gateway.link.messages import Answer, Ask, GatewayState, ModuleState, OverrideState, PointState
 from gateway.link.server import Peer
 from gateway.pipeline.lane import Lane, Ordered
 from gateway.solver.watcher import LIMIT_BYTES
@@ -63,6 +64,26 @@ class Runtime(Protocol):
         ...
 
 
+class Overrides(Protocol):
+    """Constraints that two persons set aside (S25). An act that cannot be done raises `GatewayError`."""
+
+    def states(self) -> list[OverrideState]:
+        """What is asked for and what is in force."""
+        ...
+
+    async def request(self, name: str, reason: str, for_s: float, who: str) -> None:
+        """Ask for one."""
+        ...
+
+    async def confirm(self, name: str, who: str) -> object:
+        """Put one that another account asked for in force."""
+        ...
+
+    async def release(self, name: str, who: str, *, engineer: bool) -> None:
+        """End one, or take a request back."""
+        ...
+
+
 class Overview(Protocol):
     """How things stand as a whole."""
 
@@ -92,6 +113,7 @@ class Asks:
         modes: Modes,
         bindings: Bindings,
         runtime: Runtime,
+        overrides: Overrides,
         overview: Overview,
         reporter: Reporter,
         audit: AuditLog,
@@ -99,6 +121,7 @@ class Asks:
         self._clock, self._access, self._lanes, self._store = clock, access, lanes, store
         self._modes, self._runtime, self._overview = modes, runtime, overview
         self._reporter, self._audit, self._bindings = reporter, audit, bindings
+        self._overrides = overrides
         self._verbs: dict[str, Callable[[dict[str, Any], str, Role], Awaitable[Any]]] = {
             "status": self._status,
             "tags": self._tags,
@@ -117,6 +140,10 @@ class Asks:
             "runtime.approve": self._runtime_approve,
             "runtime.rollback": self._runtime_rollback,
             "runtime.promote": self._runtime_promote,
+            "override.list": self._override_list,
+            "override.request": self._override_request,
+            "override.confirm": self._override_confirm,
+            "override.release": self._override_release,
         }
 
     async def answer(self, ask: Ask, peer: Peer) -> Answer:
@@ -145,6 +172,7 @@ class Asks:
             "gateway": self._overview.gateway(),
             "points": self._overview.points(),
             "modules": self._runtime.states(),
+            "overrides": self._overrides.states(),
             "alarms": list(self._reporter.alarms.values()),
         }
 
@@ -271,6 +299,23 @@ class Asks:
     async def _runtime_promote(self, args: dict[str, Any], who: str, _role: Role) -> object:
         await self._runtime.promote(str(args.get("module", "")), who)
         return self._runtime.states()
+
+    async def _override_list(self, _args: dict[str, Any], _who: str, _role: Role) -> object:
+        return self._overrides.states()
+
+    async def _override_request(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        name, reason = str(args.get("constraint") or ""), str(args.get("reason") or "").strip()
+        await self._overrides.request(name, reason, parse_duration(args.get("for")), who)
+        return self._overrides.states()
+
+    async def _override_confirm(self, args: dict[str, Any], who: str, _role: Role) -> object:
+        await self._overrides.confirm(str(args.get("constraint") or ""), who)
+        return self._overrides.states()
+
+    async def _override_release(self, args: dict[str, Any], who: str, role: Role) -> object:
+        name = str(args.get("constraint") or "")
+        await self._overrides.release(name, who, engineer=role >= Role.ENGINEER)
+        return self._overrides.states()
 
     def _lane(self, args: dict[str, Any]) -> Lane:
         wanted = PointId(str(args.get("point", "")))

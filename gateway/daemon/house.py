@@ -25,6 +25,7 @@ from gateway.daemon.engines import make_engines
 from gateway.daemon.fieldside import field_side
 from gateway.daemon.modes import Modes
 from gateway.daemon.northbound import northbound_services
+from gateway.daemon.overrides import OverrideNews, OverrideVerbs
 from gateway.daemon.overview import DaemonOverview
 from gateway.daemon.points import point_settings
 from gateway.daemon.proofs import ProofBook
@@ -35,7 +36,7 @@ from gateway.daemon.reporting import Reporter
 from gateway.daemon.runtime import RunningRules, RuntimeVerbs, ToldModules, make_registry, module_state
 from gateway.daemon.takeover import TakeOver
 from gateway.daemon.views import point_state, tag_info, tag_state
-from gateway.link.messages import Alarm, DecisionView, FeedItem
+from gateway.link.messages import Alarm, DecisionView, FeedItem, OverrideState
 from gateway.link.server import LinkServer, LinkStatistics
 from gateway.observability.systemd import sd_notify, watchdog_interval_s
 from gateway.observability.watchdog import Watchdog
@@ -74,6 +75,7 @@ class House:
             link_session=self._link_session,
             writes_stopped=lambda: self.state.writes_stopped,
             not_live=self.field.not_live,
+            overdue=self._overdue,
         )
         self.points = {PointId(p.id): self._point(p.id) for p in config.decision_point}
         self.read_back = ReadBack(self.points, self.store, self.writer, clock)
@@ -147,6 +149,10 @@ class House:
         self.comparing = Comparing(self.registry, unkept)
         self._told_modules = ToldModules()
         self.runtime = RuntimeVerbs(self.registry)
+        self.overriding = OverrideVerbs(self.registry, config.modules.override_longest)
+        self._override_news = OverrideNews(
+            self.points.values(), self.reporter.raise_alarm, self._publish_override
+        )
         self.watchdog = Watchdog(sd_notify, clock, interval_s=watchdog_interval_s())
         self.access = Access(config)
         self.overview = self._overview()
@@ -158,6 +164,7 @@ class House:
             modes=self.modes,
             bindings=self.bindings,
             runtime=self.runtime,
+            overrides=self.overriding,
             overview=self.overview,
             reporter=self.reporter,
             audit=self.audit,
@@ -177,6 +184,7 @@ class House:
 
     def publish_state(self) -> None:
         """The whole picture to everybody who looks."""
+        self._override_news.tell(self.overriding.states())
         self.link.publish(self.overview.gateway())
         for state in self.overview.points():
             self.link.publish(state)
@@ -209,6 +217,7 @@ class House:
             rules=self.rules,
             link_session=self._link_session,
             certify=self.certifier.digest,
+            overdue=self._overdue,
         )
         return Lane(point, decider, self.writer, clock=self.clock, report=self._decided)
 
@@ -216,6 +225,10 @@ class House:
         """The module texts of a rule set that is still kept."""
         rules = self.pool.rules(generation)
         return None if rules is None else tuple(module.text for module in rules.modules)
+
+    def _overdue(self, rules: RulesInForce) -> str:
+        """Which override of a rule set is over, in words, or "" (S25)."""
+        return self.registry.overrides.overdue(rules.overrides)
 
     def _link_session(self) -> int:
         return sum(channel.session for channel in self.field.channels.values())
@@ -226,6 +239,7 @@ class House:
             "solver": self.pool.statistics,
             "modules": lambda: dict(zip(("files_done", "files_to_do"), self.registry.progress, strict=True)),
             "audit": self.audit.statistics,
+            "overrides": self.overriding.counts,
             "internal": self._link_statistics,
             "recheck": self.recheck.statistics,
             "assumptions": self.assumptions.statistics,
@@ -284,6 +298,7 @@ class House:
         items += [tag_state(tag, self.store[tag]) for tag in self.store.definitions]
         items += self.overview.points()
         items += [module_state(status) for status in self.registry.statuses()]
+        items += self.overriding.states()
         items += self.reporter.alarms.values()
         items += list(self.reporter.recent.values())[-100:]
         return items
@@ -298,6 +313,9 @@ class House:
         self.link.publish(view)
         if self.mqtt is not None:
             self.mqtt.publish_verdict(PointId(view.point), view)
+
+    def _publish_override(self, state: OverrideState) -> None:
+        self.link.publish(state)
 
     def _publish_alarm(self, alarm: Alarm) -> None:
         self.link.publish(alarm)

@@ -52,7 +52,7 @@ class ProofBook:
 
 async def prove(pool: CheckerPool, proofs: ProofBook, rule_set: RuleSet) -> str:
     """Empty when the set is proved and that is remembered; else why it is not."""
-    if rule_set.proof_digest in proofs:
+    if rule_set.proved_by(proofs.digests):
         return ""
     try:
         proof = await pool.prove(rule_set, PROVE_S)

@@ -73,7 +73,7 @@ class RunningRules:
         self._loaded.append(rule_set.generation)
         while len(self._loaded) > _GENERATIONS_KEPT:
             await self._pool.drop(self._loaded.pop(0))
-        unproved = bool(rule_set.modules) and rule_set.proof_digest not in self.proofs
+        unproved = bool(rule_set.modules) and not rule_set.proved_by(self.proofs.digests)
         self._activated.put_nowait(rule_set if unproved else None)
 
     async def run(self) -> None:
@@ -116,6 +116,7 @@ class RunningRules:
             disproved=escape or rule_set.armable(self._outputs, (rule_set.proof_digest,), self._silence_s),
             tolerated=rule_set.tolerated,
             accepted={v.tag: v.accept_quality for v in rule_set.measured if v.accept_quality},
+            overrides=rule_set.overrides,
         )
 
     def _swap(self, rule_set: RuleSet, escape: str = "") -> None:
@@ -161,7 +162,7 @@ def make_registry(
         weaker=weakens,
         invariance=Invariance(
             armed=armed,
-            known=lambda rule_set: rule_set.proof_digest in proofs,
+            known=lambda rule_set: rule_set.proved_by(proofs.digests),
             prove=lambda rule_set: prove(pool, proofs, rule_set),
         ),
         record=record,

@@ -86,6 +86,7 @@ def _long_lived(house: House) -> dict[str, Coroutine[Any, Any, Any]]:
         "reporter": house.reporter.run(),
         "proofs": house.running.run(),
         "approved": house.registry.run(),
+        "overrides": house.overriding.run(),
         "compared": house.comparing.run(),
         "state": _publish_state(house),
         "settle": _settle(house),

@@ -20,6 +20,7 @@ from gateway.core.decision import (
     Violated,
     outcome_name,
 )
+from gateway.core.override import phrase
 from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue, decimal_text, number_text
 from gateway.link.messages import DecisionView, PointState, ResidualState, TagInfo, TagState
 from gateway.pipeline.point import Point
@@ -102,6 +103,7 @@ def decision_view(
         write_outcome=record.write_outcome.value if record.write_outcome else "",
         timings_ms={name: round(ms, 3) for name, ms in record.timings_ms.items()},
         inputs={tag: _sample_text(value) for tag, value in record.inputs.items()},
+        overridden=phrase(record.overrides),
         shadow=[sentence for f in record.shadow if (sentence := _would_have_said(f))],
     )
 

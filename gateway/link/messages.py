@@ -108,6 +108,9 @@ class DecisionView(msgspec.Struct, frozen=True, tag="decision"):
     timings_ms: dict[str, float]
     inputs: dict[str, str]
     shadow: list[str] = []  # what modules in shadow would have said, one sentence each; no effect
+    overridden: str = (
+        ""  # `with ... overridden until ... by A, confirmed by B`; empty where nothing was (S25)
+    )
 
 
 class Alarm(msgspec.Struct, frozen=True, tag="alarm"):
@@ -139,7 +142,19 @@ class GatewayState(msgspec.Struct, frozen=True, tag="gateway"):
     inference: dict[str, str]  # ep_requested, ep_actual, bundle, digest
 
 
-FeedItem = TagInfo | TagState | PointState | ModuleState | DecisionView | Alarm | GatewayState
+class OverrideState(msgspec.Struct, frozen=True, tag="override"):
+    """A standard constraint that two persons set aside for a while, or that one asked to (S25)."""
+
+    id: str  # MODULE/CONSTRAINT
+    state: str  # requested, active, ended (told once)
+    reason: str
+    requested_by: str
+    confirmed_by: str  # empty while it is only asked for
+    since_ns: int
+    until_ns: int
+
+
+FeedItem = TagInfo | TagState | PointState | ModuleState | OverrideState | DecisionView | Alarm | GatewayState
 
 
 class FeedBatch(msgspec.Struct, frozen=True, tag="feed"):

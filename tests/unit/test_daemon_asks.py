@@ -36,6 +36,7 @@ def asks(modes: object = None, operators: tuple[str, ...] = ()) -> Asks:
         modes=cast("Any", modes or nothing),
         bindings=nothing,
         runtime=nothing,
+        overrides=nothing,
         overview=nothing,
         reporter=cast("Any", SimpleNamespace(recent=OrderedDict())),
         audit=cast("Any", SimpleNamespace(recent=recent)),
