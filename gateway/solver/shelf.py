@@ -19,7 +19,7 @@ from gateway.solver.condense import Duty, Plan
 from gateway.solver.interval import Scaled, scaled
 from gateway.solver.terms import Terms
 
-_MOST_NUMBERS = 20_000  # kept by a shelf's terms for the next ones
+_MOST_NUMBERS = 5_000  # kept by a shelf's terms for the next ones
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
