@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gateway.solver.analysis import apart, difference
 from gateway.solver.analysis.asking import Allowance
+from gateway.solver.comparing import Comparing
 from gateway.solver.module import Module
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.watcher import Content, FileSettled
@@ -202,7 +203,7 @@ def test_the_difference_of_a_lower_limit_of_the_demo_is_told_in_plant_terms() ->
     )
 
 
-# S24 from the folder on: the reworded limit is in force at once, the wider one waits with its example.
+# S24 from the folder on: a reworded limit is in force once it is compared, a wider one waits with its example.
 @pytest.mark.parametrize(
     ("limit", "state", "why"),
     [
@@ -210,11 +211,13 @@ def test_the_difference_of_a_lower_limit_of_the_demo_is_told_in_plant_terms() ->
         ("2*level <= 6.6", "pending", "`lower-level` would permit level 3.3 m, which may weaken the rules"),
     ],
 )
-async def test_s24_a_reworded_file_is_in_force_at_once_only_where_it_is_proved(
+async def test_s24_a_reworded_file_is_in_force_without_a_person_only_where_it_is_proved(
     tmp_path: Path, limit: str, state: str, why: str
 ) -> None:
     registry = TrueBench(tmp_path).registry()
-    registry.weaker = partial(weakens, unkept=apart.unkept)
+    told = asyncio.Event()
+    registry.on_change = told.set
+    comparing = asyncio.create_task(Comparing(registry, apart.unkept).run(), name="compare")
     text = LOWER_LEVEL.read_text()
     new = text.replace('"revision": 1', '"revision": 2').replace(
         '"require": "level <= 3.2"', f'"require": "{limit}"'
@@ -225,6 +228,13 @@ async def test_s24_a_reworded_file_is_in_force_at_once_only_where_it_is_proved(
     await registry.start([settled("limit.json", text)])
 
     await registry.apply([settled("limit.json", new)])
+    (meanwhile,) = [s for s in registry.statuses() if s.id == "lower-level-limit"]
+    assert (meanwhile.state, meanwhile.revision) == ("pending", 1)
+    async with asyncio.timeout(30):
+        while any(waiting.comparing for waiting in registry.book.waiting.values()):
+            told.clear()
+            await told.wait()
+    comparing.cancel()
 
     (status,) = [s for s in registry.statuses() if s.id == "lower-level-limit"]
     assert status.state == state
