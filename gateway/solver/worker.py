@@ -219,15 +219,15 @@ def serve(sock: socket.socket) -> None:
             answer = None if isinstance(ask, Prepare) else Failed(f"{type(exc).__name__}: {exc}")
         if answer is None:
             continue
-        send(sock, encoder.encode(answer))
-        since_full += 1
-        if isinstance(ask, Load):
+        if isinstance(ask, Load):  # before it is told: nobody waits for this worker yet
             if loads % _LOADS_BETWEEN_SWEEPS == 0:  # a dropped set leaves little that only this finds
                 gc.unfreeze()
                 gc.collect()
             gc.freeze()
             loads += 1
-        elif since_full >= _CHECKS_BETWEEN_COLLECTIONS:
+        send(sock, encoder.encode(answer))
+        since_full += 1
+        if since_full >= _CHECKS_BETWEEN_COLLECTIONS:
             since_full = 0
             gc.collect()
 

@@ -203,7 +203,7 @@ def test_the_difference_of_a_lower_limit_of_the_demo_is_told_in_plant_terms() ->
     )
 
 
-# S24 from the folder on: a reworded limit is in force once it is compared, a wider one waits with its example.
+# S24 from the folder on: a reworded limit is in force once it is compared, a wider one waits and says why.
 @pytest.mark.parametrize(
     ("limit", "state", "why"),
     [
