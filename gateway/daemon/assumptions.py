@@ -146,6 +146,7 @@ class Assumptions:
     async def run(self) -> NoReturn:
         """Judges measurements, oldest first; never ends by itself."""
         try:
+            await self._first()
             while True:
                 await self._work.wait()
                 self._work.clear()
@@ -185,21 +186,31 @@ class Assumptions:
             await self._tripped(job, why)
         self._count.judged += 1
 
-    async def _asked(self, job: _Job) -> Watched | None:
-        generation = job.request.generation
+    async def _first(self) -> None:
+        """The process is there before anything is armed: starting one may hold the loop for a moment."""
+        try:
+            await self._alive()
+        except (WorkerLostError, OSError) as exc:
+            await self._lose(str(exc))
+
+    async def _alive(self) -> WorkerProcess:
         if self._worker is not None and not self._worker.alive:
             await self._lose("it died")
         if self._worker is None:
             self._told.clear()
             self._worker = WorkerProcess(MODULE, name="assumptions")
             await self._worker.start()
+        return self._worker
+
+    async def _asked(self, job: _Job) -> Watched | None:
+        generation, worker = job.request.generation, await self._alive()
         rules = None
         if generation not in self._told:
             rules = self._rules(generation)
             if rules is None or not rules.modules:
                 return None  # it is out of force already, or states nothing of the plant
         body = asked(job.request, job.kept, job.unbroken_since, rules)
-        answer = answered(await self._worker.ask(body, _ANSWER_S))
+        answer = answered(await worker.ask(body, _ANSWER_S))
         if answer.problem:
             self._told.discard(generation)  # told again with the next decision
         else:
