@@ -22,6 +22,7 @@ from gateway.cli import (
     certificate,
     compiling,
     identifying,
+    overriding,
     runtime,
     schema,
     tables,
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 app.add_typer(runtime.app)
 app.add_typer(binding.app)
+app.add_typer(overriding.app)
 app.add_typer(auditing.app)
 app.add_typer(certificate.app)
 app.add_typer(schema.app)

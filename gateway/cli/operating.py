@@ -19,6 +19,7 @@ from gateway.link.messages import (
     DecisionView,
     GatewayState,
     ModuleState,
+    OverrideState,
     PointState,
     TagInfo,
     TagState,
@@ -35,6 +36,7 @@ class Status(msgspec.Struct, frozen=True):
     points: list[PointState]
     modules: list[ModuleState]
     alarms: list[Alarm]
+    overrides: list[OverrideState] = []
 
 
 class Tag(msgspec.Struct, frozen=True):
@@ -73,7 +75,7 @@ class Operator:
         """Health, decision points, modules, alarms."""
 
         def shown(s: Status) -> None:
-            show.show_status(show.console(), s.gateway, s.points, s.modules, s.alarms)
+            show.show_status(show.console(), s.gateway, s.points, s.modules, s.alarms, s.overrides)
 
         return self.answer("status", {}, Status, shown)
 

@@ -10,11 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli import words
+from gateway.core.override import utc_text
 from gateway.link.messages import (
     Alarm,
     DecisionView,
     GatewayState,
     ModuleState,
+    OverrideState,
     PointState,
     TagInfo,
     TagState,
@@ -42,6 +44,7 @@ def show_status(
     points: list[PointState],
     modules: list[ModuleState],
     alarms: list[Alarm],
+    overrides: list[OverrideState],
 ) -> None:
     """The whole on one screen, what needs a person first."""
     now = time.time_ns()
@@ -69,6 +72,8 @@ def show_status(
         text = words.assumptions_sentence(point)
         out.print(Text(f"{point.id}: {text}", style="red" if "outside" in text else ""))
     out.print(module_table(modules, now))
+    if overrides:
+        out.print(override_table(overrides))
 
 
 def alarm_table(alarms: list[Alarm], now_ns: int) -> Table:
@@ -114,6 +119,22 @@ def module_table(modules: list[ModuleState], now_ns: int) -> Table:
             else "-",
             words.ago(module.last_attempt_ns, now_ns),
             _reasons(module),
+        )
+    return table
+
+
+def override_table(overrides: list[OverrideState]) -> Table:
+    """Overrides: what is set aside, or asked to be, by whom, until when and why."""
+    table = _table("overridden", "state", "until", "asked for by", "confirmed by", "reason")
+    for override in overrides:
+        active = override.state == "active"
+        table.add_row(
+            override.id,
+            Text("in force" if active else "waits", "bold yellow" if active else "bright_black"),
+            utc_text(override.until_ns),
+            override.requested_by,
+            override.confirmed_by or "nobody yet: o3ctl override confirm",
+            override.reason,
         )
     return table
 
@@ -172,7 +193,12 @@ def decision_line(view: DecisionView) -> Text:
 
 
 def why(view: DecisionView) -> str:
-    """The one thing to know: the reason, else what is violated, else the nearest margin."""
+    """The one thing to know: the reason, else what is violated, else the nearest margin; and overrides."""
+    said = _why(view)
+    return f"{said}; {view.overridden}" if view.overridden else said
+
+
+def _why(view: DecisionView) -> str:
     if view.reason:
         return view.reason
     if view.violated:

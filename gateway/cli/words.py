@@ -70,22 +70,24 @@ def value_text(state: TagState, info: TagInfo) -> str:
 def verdict_sentence(view: DecisionView) -> str:
     """The verdict, margin first; it never says more than was shown."""
     rules = f"rule set {view.generation}"
+    under = f", {view.overridden}" if view.overridden else ""
     nearest = margin_phrase(view)
     match view.outcome:
         case "permitted":
             kept = f"; {view.reason}" if view.reason and view.write_outcome in {"", "confirmed"} else ""
-            return f"{nearest}permitted by {rules} under its assumptions{kept}"
+            return f"{nearest}permitted by {rules} under its assumptions{under}{kept}"
         case "repaired":
             return (
                 f"{nearest}the proposal is not permitted by {rules}; the nearest setpoints found that it "
-                "permits under its assumptions are given instead"
+                f"permits under its assumptions are given instead{under}"
             )
         case "refused":
             violated = ", ".join(view.violated) or "a constraint"
-            return f"{nearest}refused by {rules}: {violated} can be violated within its assumptions"
+            return f"{nearest}refused by {rules}: {violated} can be violated within its assumptions{under}"
         case "undetermined":
             return (
                 f"undetermined: {view.reason or 'no reason was recorded'}; what nobody knows is not permitted"
+                f"{under}"
             )
         case "rejected":
             return f"rejected, never examined: {view.reason or 'no reason was recorded'}"

@@ -10,11 +10,13 @@ from gateway.core.clock import Clock
 from gateway.core.errors import LinkBrokenError
 from gateway.link.messages import (
     Alarm,
+    ConstraintCoverage,
     DecisionView,
     FeedBatch,
     FeedItem,
     GatewayState,
     ModuleState,
+    OverrideState,
     PointState,
     TagInfo,
     TagState,
@@ -38,14 +40,17 @@ class Mirror:
     tags: dict[str, TagState] = field(default_factory=dict)
     points: dict[str, PointState] = field(default_factory=dict)
     modules: dict[str, ModuleState] = field(default_factory=dict)
+    overrides: dict[str, OverrideState] = field(default_factory=dict)
     alarms: dict[str, Alarm] = field(default_factory=dict)
+    coverage: dict[str, ConstraintCoverage] = field(default_factory=dict)
     decisions: OrderedDict[str, DecisionView] = field(default_factory=OrderedDict)  # oldest first
     _sequence: int | None = None
 
     def apply(self, batch: FeedBatch) -> None:
         """Take a batch; a snapshot replaces all state. Raises `LinkBrokenError` when a batch is missing."""
         if batch.snapshot:
-            for held in (self.infos, self.tags, self.points, self.modules, self.alarms):
+            self.coverage.clear()
+            for held in (self.infos, self.tags, self.points, self.modules, self.overrides, self.alarms):
                 held.clear()
         elif self._sequence is None or batch.sequence != self._sequence + 1:
             raise LinkBrokenError("o3", f"batch {batch.sequence} does not follow {self._sequence}")
@@ -90,6 +95,10 @@ class Mirror:
                 self.infos[item.id] = item
             case ModuleState():
                 _keep(self.modules, item.id, item, there=item.state != "gone")
+            case OverrideState():
+                _keep(self.overrides, item.id, item, there=item.state != "ended")
+            case ConstraintCoverage():
+                self.coverage[item.id] = item
             case Alarm():
                 _keep(self.alarms, item.source, item, there=item.active or not item.acknowledged)
 

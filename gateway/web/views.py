@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.core.quality import StatusCode, severity
 from gateway.core.tag import Scalar
-from gateway.link.messages import Alarm, DecisionView, ModuleState, PointState
+from gateway.link.messages import Alarm, DecisionView, ModuleState, OverrideState, PointState
 from gateway.web.mirror import Mirror
 
 Json = dict[str, Any]
@@ -28,15 +28,16 @@ def utc_text(ns: int | None) -> str | None:
 def verdict_sentence(decision: DecisionView) -> str:
     """The outcome in full: relative to which rule set and to its assumptions, never "safe"."""
     rule_set = f"rule set {decision.generation}"
+    under = f", {decision.overridden}" if decision.overridden else ""
     match decision.outcome:
         case "permitted":
-            return f"permitted by {rule_set} under its assumptions"
+            return f"permitted by {rule_set} under its assumptions{under}"
         case "repaired":
-            return f"repaired: the setpoints let out are permitted by {rule_set} under its assumptions"
+            return f"repaired: the setpoints let out are permitted by {rule_set} under its assumptions{under}"
         case "refused":
-            return f"refused by {rule_set}: {', '.join(decision.violated) or decision.reason}"
+            return f"refused by {rule_set}{under}: {', '.join(decision.violated) or decision.reason}"
         case "undetermined":
-            return f"undetermined: {decision.reason}"
+            return f"undetermined{under}: {decision.reason}"
         case "rejected":
             return f"rejected, never examined: {decision.reason}"
         case other:
@@ -64,6 +65,7 @@ def decision_view(decision: DecisionView) -> Json:
         "sentence": verdict_sentence(decision),
         "outcome": decision.outcome,
         "reason": decision.reason,
+        "overridden": decision.overridden,
         "violated": decision.violated,
         "counterexample": decision.counterexample,
         "counterexample_json": decision.counterexample_json,
@@ -150,6 +152,19 @@ def module_view(module: ModuleState) -> Json:
     }
 
 
+def override_view(override: OverrideState) -> Json:
+    """A constraint that is overridden, or that somebody asked to override (S25)."""
+    return {
+        "constraint": override.id,
+        "state": override.state,
+        "reason": override.reason,
+        "requested_by": override.requested_by,
+        "confirmed_by": override.confirmed_by,
+        "since": utc_text(override.since_ns),
+        "until": utc_text(override.until_ns),
+    }
+
+
 def alarm_view(alarm: Alarm) -> Json:
     """One alarm with cause, consequence and action (S28)."""
     return {
@@ -181,6 +196,7 @@ def status_view(mirror: Mirror) -> Json:
         "config_digest": gateway.config_digest,
         "inference": gateway.inference,
         "counters": gateway.counters,
+        "overrides": [override_view(o) for o in mirror.overrides.values()],
         "alarms": [alarm_view(a) for a in mirror.alarms.values()],
     }
 

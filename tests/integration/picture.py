@@ -18,6 +18,7 @@ from gateway.link.messages import (
     FeedItem,
     GatewayState,
     ModuleState,
+    OverrideState,
     PointState,
     TagInfo,
     TagState,
@@ -33,6 +34,7 @@ class Picture:
     gateway: GatewayState | None = None
     points: dict[str, PointState] = field(default_factory=dict)
     modules: dict[str, ModuleState] = field(default_factory=dict)
+    overrides: dict[str, OverrideState] = field(default_factory=dict)  # those that ended, too
     alarms: dict[str, Alarm] = field(default_factory=dict)
     tags: dict[str, TagState] = field(default_factory=dict)
     decisions: dict[str, DecisionView] = field(default_factory=dict)  # a later view replaces an earlier one
@@ -86,6 +88,8 @@ class Picture:
                 self.points[item.id] = item
             case ModuleState():
                 self.modules[item.id or item.file] = item
+            case OverrideState():
+                self.overrides[item.id] = item
             case Alarm():
                 self.alarms[item.source] = item
             case TagState():

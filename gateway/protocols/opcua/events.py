@@ -46,7 +46,7 @@ class Events:
         severity = SEVERITIES.get(view.outcome)
         if severity is None:
             return
-        why = view.counterexample or view.reason
+        why = "; ".join(said for said in (view.counterexample or view.reason, view.overridden) if said)
         message = f"decision point {view.point}: {view.outcome}" + (f": {why}" if why else "")
         event = self._event(self._verdict_type, source, view.point, message, severity, view.at_ns)
         values = (

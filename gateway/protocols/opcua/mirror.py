@@ -17,6 +17,7 @@ from gateway.link.messages import (
     FeedItem,
     GatewayState,
     ModuleState,
+    OverrideState,
     PointState,
     TagInfo,
     TagState,
@@ -61,12 +62,15 @@ class Mirror:
         self._points = self._objects(root, "DecisionPoints", (*points.POINT_FIELDS, *points.DECISION_FIELDS))
         self._residuals = ResidualNodes(space)
         self._modules = self._objects(root, "ConstraintModules", points.MODULE_FIELDS)
+        self._overrides = self._objects(root, "Overrides", points.OVERRIDE_FIELDS)
         self._standing = self._objects(root, "Alarms", points.ALARM_FIELDS)
         self._gateway = points.Objects(space, _GATEWAY, root, points.GATEWAY_FIELDS)
         self._gateway.attach(_GATEWAY, space.object(_GATEWAY, root, _GATEWAY))
         self._events = Events(space, self._iserver)
         for name, offer in self._requests.modules(node_id("ConstraintModules")).items():
             self._offer(f"Methods/ConstraintModules/{name}", name, offer)  # a module may be called Load
+        for name, offer in self._requests.overrides(node_id("Overrides")).items():
+            self._offer(f"Methods/Overrides/{name}", name, offer)
         self._offer("Alarms/Acknowledge", "Acknowledge", self._requests.acknowledge(node_id("Alarms")))
 
     def _objects(self, root: ua.NodeId, folder: str, fields: tuple[points.Field, ...]) -> points.Objects:
@@ -101,7 +105,7 @@ class Mirror:
         for tag in self._tags.values():
             state = TagState(id=tag.info.id, value=None, status=code, source_ts_ns=now, server_ts_ns=now)
             await self._space.put(tag.node, data_value(tag, state))
-        for objects in (self._points, self._modules, self._standing, self._gateway):
+        for objects in (self._points, self._modules, self._overrides, self._standing, self._gateway):
             for name in objects.names:
                 await objects.put_status(name, code, now)
         await self._residuals.lost(code, now)
@@ -123,17 +127,30 @@ class Mirror:
                 await self._point(item, now)
             case TagInfo():
                 await self._tag(item)
-            case ModuleState(state="gone"):
-                self._withdraw(self._modules.key(item.id))
-                await self._modules.remove(item.id)
             case ModuleState():
-                self._modules.add(item.id)
-                await self._modules.put(item.id, points.module_values(item), now)
+                await self._module(item, now)
+            case OverrideState():
+                await self._override(item, now)
             case Alarm():
                 await self._alarm(item, now)
             case GatewayState():
                 await self._gateway.put(_GATEWAY, points.gateway_values(item), now)
                 await self._service_level(HEALTHY if item.healthy else DEGRADED)
+
+    async def _module(self, state: ModuleState, now: int) -> None:
+        if state.state == "gone":
+            self._withdraw(self._modules.key(state.id))
+            await self._modules.remove(state.id)
+            return
+        self._modules.add(state.id)
+        await self._modules.put(state.id, points.module_values(state), now)
+
+    async def _override(self, state: OverrideState, now: int) -> None:
+        if state.state == "ended":
+            await self._overrides.remove(state.id)
+            return
+        self._overrides.add(state.id)
+        await self._overrides.put(state.id, points.override_values(state), now)
 
     async def _tag(self, info: TagInfo) -> None:
         known = self._tags.get(info.id)
@@ -183,6 +200,7 @@ class Mirror:
             TagInfo: set(),
             PointState: set(),
             ModuleState: set(),
+            OverrideState: set(),
             Alarm: set(),
         }
         for item in items:
@@ -196,6 +214,7 @@ class Mirror:
         for objects, kind in (
             (self._points, PointState),
             (self._modules, ModuleState),
+            (self._overrides, OverrideState),
             (self._standing, Alarm),
         ):
             for name in objects.names - kept[kind]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from asyncua import ua
 
-from gateway.link.messages import Alarm, DecisionView, GatewayState, ModuleState, PointState
+from gateway.link.messages import Alarm, DecisionView, GatewayState, ModuleState, OverrideState, PointState
 from gateway.protocols.opcua.space import Space, moment
 from gateway.protocols.opcua.wire import Foreign, sample
 
@@ -44,6 +44,7 @@ DECISION_FIELDS = (
     Field("WrittenBy", _STRING),
     Field("Verdict", _STRING),
     Field("Reason", _STRING),
+    Field("Overridden", _STRING),
     Field("Violated", _STRING, array=True),
     Field("Counterexample", _STRING),
     Field("CounterexampleJson", _STRING),
@@ -65,6 +66,14 @@ MODULE_FIELDS = (
     Field("LastSuccess", _DATE),
     Field("RefusedBecause", _STRING, array=True),
     Field("Constraints", _STRING, array=True),
+)
+OVERRIDE_FIELDS = (
+    Field("State", _STRING),
+    Field("Reason", _STRING),
+    Field("RequestedBy", _STRING),
+    Field("ConfirmedBy", _STRING),
+    Field("Since", _DATE),
+    Field("Until", _DATE),
 )
 ALARM_FIELDS = (
     Field("Active", _BOOLEAN),
@@ -174,6 +183,7 @@ def decision_values(view: DecisionView) -> dict[str, Any]:
         "WrittenBy": view.written_by,
         "Verdict": view.outcome,
         "Reason": view.reason,
+        "Overridden": view.overridden,
         "Violated": list(view.violated),
         "Counterexample": view.counterexample,
         "CounterexampleJson": view.counterexample_json,
@@ -206,6 +216,18 @@ def module_values(state: ModuleState) -> dict[str, Any]:
         "LastSuccess": _time(state.last_success_ns),
         "RefusedBecause": list(state.refused_because),
         "Constraints": list(state.constraints),
+    }
+
+
+def override_values(state: OverrideState) -> dict[str, Any]:
+    """What an override says."""
+    return {
+        "State": state.state,
+        "Reason": state.reason,
+        "RequestedBy": state.requested_by,
+        "ConfirmedBy": state.confirmed_by,
+        "Since": _time(state.since_ns),
+        "Until": _time(state.until_ns),
     }
 
 

@@ -14,6 +14,7 @@ from gateway.link.messages import Answer
 from gateway.protocols.opcua.access import GatewayUser
 from gateway.protocols.opcua.methods import Method, MethodRefusedError, Parameter
 from gateway.protocols.opcua.modules import module_methods
+from gateway.protocols.opcua.overrides import override_methods
 
 _STRING, _DOUBLE = ua.VariantType.String, ua.VariantType.Double
 _LONGEST_MS = 60_000.0
@@ -32,7 +33,7 @@ _OUTPUTS = (
     Parameter("Counterexample", _STRING, "A sentence in plant terms; empty when there is none"),
     Parameter("CertificateDigest", _STRING, "Digest of the certificate"),
     Parameter("DecisionId", _STRING, "Id of the decision; empty when it was rejected"),
-    Parameter("Reason", _STRING, "Why it was not permitted"),
+    Parameter("Reason", _STRING, "Why it was not permitted, and what was overridden"),
 )
 Offer = tuple[Method, str]
 
@@ -93,6 +94,10 @@ class Requests:
         """Methods of the folder of constraint modules, by name."""
         return module_methods(folder, self._ask)
 
+    def overrides(self, folder: ua.NodeId) -> dict[str, Offer]:
+        """Methods of the folder of overrides, by name."""
+        return override_methods(folder, self._ask)
+
     def acknowledge(self, node: ua.NodeId) -> Offer:
         """Acknowledge: a person has seen a standing alarm."""
 
@@ -145,7 +150,7 @@ def _outputs(answer: Answer) -> list[Any]:
         str(view.get("counterexample", "")),
         str(view.get("certificate_digest", "")),
         str(view.get("id", "")),
-        str(view.get("reason", "")),
+        "; ".join(str(said) for said in (view.get("reason"), view.get("overridden")) if said),
     ]
 
 
