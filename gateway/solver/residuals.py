@@ -24,6 +24,7 @@ from gateway.solver.ruleset import RuleSet
 from gateway.solver.steps import FINE, Whole, fine
 
 _EARLY = Fraction(1, 4)  # of a step: a decision so much early still counts as a step later
+_MICROS = 1_000_000  # a second: what instants are whole numbers of
 _WHOLLY_OUTSIDE = 1e9  # the share of a band without width
 
 
@@ -31,7 +32,7 @@ _WHOLLY_OUTSIDE = 1e9  # the share of a band without width
 class _Prediction:
     """The state set kept at one instant, and where it has come to since."""
 
-    at: Fraction
+    micros: int  # monotonic
     kept: Mapping[str, Whole]
     state: dict[str, Whole]
 
@@ -127,9 +128,8 @@ class Monitor:
         """Each tag that is newly measured and that the modules say something of, in each window there is."""
         step, found = rules.modules[0].step, list[Residual]()
         for window in WINDOWS:
-            since = next(
-                (p for p in reversed(self._predictions) if now.at - p.at >= (window - _EARLY) * step), None
-            )
+            latest = math.floor((now.at - (window - _EARLY) * step) * _MICROS)
+            since = next((p for p in reversed(self._predictions) if p.micros <= latest), None)
             for variable in rules.reported:
                 if not now.newer(variable.tag, self._moment):
                     continue
@@ -158,9 +158,9 @@ class Monitor:
         self._moment = now
         known = {t: fine((i.low, i.high)) for t, i in kept.intervals.items()} if kept is not None else {}
         state = {str(v.tag): known.get(v.tag) or _possible(rules, v, now.sets[v.tag]) for v in rules.measured}
-        self._predictions.append(_Prediction(now.at, state, dict(state)))
-        oldest = (WINDOWS[-1] - _EARLY) * rules.modules[0].step
-        while len(self._predictions) > 1 and now.at - self._predictions[1].at >= oldest:
+        self._predictions.append(_Prediction(int(now.at * _MICROS), state, dict(state)))
+        oldest = math.floor((now.at - (WINDOWS[-1] - _EARLY) * rules.modules[0].step) * _MICROS)
+        while len(self._predictions) > 1 and self._predictions[1].micros <= oldest:
             self._predictions.popleft()
 
 
@@ -202,7 +202,7 @@ def _expected(rules: RuleSet, variable: Variable, since: _Prediction, at: Fracti
         return since.state[tag]
     if variable.max_rate is None:
         return None
-    reach = fine((variable.max_rate * (at - since.at),) * 2)[1]
+    reach = fine((variable.max_rate * (at - Fraction(since.micros, _MICROS)),) * 2)[1]
     low, high = since.kept[tag]
     low, high = low - reach, high + reach
     if variable.sort != "real":  # it may count up at any moment

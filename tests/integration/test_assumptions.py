@@ -14,7 +14,7 @@ from gateway.link.messages import Alarm
 from gateway.plantsim.plc import Panel
 from gateway.storage.audit import AuditLog
 from tests.integration.house import POINT, House, tell
-from tests.integration.kills import given_up
+from tests.integration.kills import given_up, recovered
 from tests.integration.picture import Picture
 
 pytestmark = pytest.mark.integration
@@ -59,6 +59,25 @@ async def test_s16_an_undeclared_leak_takes_the_point_out_of_armed_until_an_engi
         await house.close()
         assert house.violations() == []
     assert await kinds(house) >= {"assumption", "acknowledge"}
+
+
+@pytest.mark.timeout(150)
+async def test_s16_a_level_that_changed_while_the_link_was_broken_latches_nothing(tmp_path: Path) -> None:
+    async with House(tmp_path, level_m=2.6) as house:
+        await house.arm()
+        await house.until(lambda p: {1, 10} <= windows(p), 30, "windows of 1 and 10 steps")
+        house.proxy.black_hole()
+        await house.panel.until(given_up, 6.0)
+        await house.panel.set(Panel.PRESET_LEVEL_MM, 2000)  # whatever happened meanwhile
+        await house.until(lambda p: bool(p.last and p.last.outcome == "undetermined"), 10, "nobody knows")
+        house.proxy.resume()
+        tell(f"written again {await recovered(house, 30.0):.1f} s after the link came back")
+        assert house.picture.mode == "armed"
+        await house.until(lambda p: {1, 10} <= windows(p), 30, "the windows filled anew")
+        assert counted(house.picture, "trips") == 0
+        assert counted(house.picture, "restarts") >= 1
+        assert house.picture.mode == "armed"
+        assert not house.picture.seen_alarm_with("S16")
 
 
 def windows(picture: Picture) -> set[int]:
