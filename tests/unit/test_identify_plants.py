@@ -145,6 +145,9 @@ def test_samples_at_uneven_times_give_the_same_coefficients() -> None:
     effects = got.targets[0].model.effects
     assert effects["inflow"] == pytest.approx(_AREA, rel=0.04)
     assert effects["pump"] == pytest.approx(-_PUMP, rel=0.04)
+    # Readings drawn from two samples share noise with their neighbours: that is no disturbance.
+    assert got.targets[0].band.spread is None
+    assert got.targets[0].band.high < 0.0011
 
 
 def test_a_noisy_input_s_effect_is_given_back_what_the_noise_took() -> None:

@@ -18,7 +18,7 @@ from gateway.solver.identify.windows import Indices, Model, misses
 AHEAD = (1, 10, 60)  # steps over which coverage is told
 MARGIN = 0.25  # of the band's width, added at either end
 _WINDOWS = (1, 2, 5, 10, 20, 30, 60)
-_SURE = 2.0  # standard errors
+_SURE = 3.0  # standard errors
 _BLOCKS = 20
 _LEAST = 20  # windows without overlap for a window length to be asked
 
@@ -148,24 +148,25 @@ class _Residuals:
 
         The first with noise taken off, and 0 where none is told from it.
 
-        White noise of the readings stands in neighbouring residuals with opposite signs; a disturbance that
-        is new in every step does not.
+        Noise of the readings stands in the residuals of neighbouring steps with opposite signs, also of
+        the step after where readings were drawn from two samples; a disturbance that is new in every step
+        does not.
         """
         here, missed = self.of(1, part)
-        paired = np.flatnonzero(np.diff(here) == 1)
-        if len(paired) < _BLOCKS * _LEAST:
+        in_row = np.flatnonzero((np.diff(here)[:-1] == 1) & (np.diff(here)[1:] == 1))
+        if len(in_row) < _BLOCKS * _LEAST:
             return 0.0, float("nan")
         centred = missed - missed.mean()
-        square, next_one = centred[paired] ** 2, centred[paired] * centred[paired + 1]
+        square = centred[in_row] ** 2
+        opposite = centred[in_row] * (centred[in_row + 1] + centred[in_row + 2])
         keep = max(abs(self._model.keep), 1e-3)
         noise_share = (1 + keep**2) / keep
-        blocks = [
-            float(np.mean(square[b] + noise_share * np.minimum(next_one[b].mean(), 0.0)))
-            for b in np.array_split(np.arange(len(paired)), _BLOCKS)
-        ]
-        found, error = float(np.mean(blocks)), float(np.std(blocks) / np.sqrt(_BLOCKS - 1))
+        blocks = np.array_split(np.arange(len(in_row)), _BLOCKS)
+        parts = [float((square[b] + noise_share * opposite[b]).mean()) for b in blocks]
+        found = float(square.mean()) + noise_share * min(float(opposite.mean()), 0.0)
+        error = float(np.std(parts) / np.sqrt(_BLOCKS - 1))
         told = found > _SURE * error
-        return (float(np.sqrt(found)) if told else 0.0), float(np.sqrt(max(_SURE * error, 0.0)))
+        return (float(np.sqrt(found)) if told else 0.0), float(np.sqrt(_SURE * error))
 
 
 _Found = tuple[tuple[float, float], int, tuple[float, float], tuple[float, float] | None, float | None, float]

@@ -195,7 +195,9 @@ def _target_lines(found: Identified, target: Target) -> list[str]:
         for e in fit.effects
     ]
     left = ", ".join(f"{_called(n, name)} ({r:.1f})" for n, r in fit.left_out.items())
-    certain = "nothing" if band.certain is None else f"{band.certain[0]:.3g} to {band.certain[1]:.3g}"
+    certain = "sensor errors could explain all of it"
+    if band.certain is not None:
+        certain = f"no sensor error explains {band.certain[0]:.3g} to {band.certain[1]:.3g}"
     lines = [
         f"{name}(next) = {expression(target, found)}",
         f"  {disturbance(name)} from {band.low:g} to {band.high:g} in every step of {found.grid.step_s:g} s",
@@ -211,7 +213,7 @@ def _target_lines(found: Identified, target: Target) -> list[str]:
         f"  left out, with |effect|/standard error: {left or 'none'}",
         (
             f"  band: means over {band.window} steps ran from {band.mean_range[0]:.3g} to "
-            f"{band.mean_range[1]:.3g}; no sensor error explains {certain}; {_spread(band)}"
+            f"{band.mean_range[1]:.3g}; {certain}; {_spread(band)}"
         ),
     ]
     covered = [
