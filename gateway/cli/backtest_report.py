@@ -96,7 +96,8 @@ class Ran:
 
 def report_of(job: Job, stretcher: Stretcher, found: Comparison, ran: Ran) -> BacktestReport:
     """The report with its examples looked at by the exact judge."""
-    rows = [_row(stretcher, name, tally) for name, tally in found.constraints.items()]
+    names = [name for name in stretcher.sweeper.judged if name in found.constraints]
+    rows = [_row(stretcher, name, found.constraints[name]) for name in names]
     rows.sort(key=lambda r: (-r.newly_refused, -r.violated))
     return BacktestReport(
         file=job.module[1],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.auditing import log_file
-from gateway.cli.options import AsJson
+from gateway.cli.options import AsJson, seconds_of
 from gateway.cli.schema import Config, TagsCsv
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 _ROWS = 8192  # of the log, a stretch
 _ALONE = 3  # stretches that are not worth another process
-_UNITS_S = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_SINCE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)\s*$")
 _NS = 1_000_000_000
 
 
@@ -85,14 +82,6 @@ def backtest_file(
         backtest_words.draw(report)
     elif plot is not None:
         _plotted(report, Path(plot))
-
-
-def seconds_of(text: str) -> int:
-    """Seconds of `30d`, `12 h`, `90min`; anything else is a usage error."""
-    found = _SINCE.match(text)
-    if found is None:
-        raise typer.BadParameter(f"`{text}` is no length of time: write such as 30d, 12h or 90min")
-    return max(1, round(float(found[1]) * _UNITS_S[found[2]]))
 
 
 def _job(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,9 @@ Socket = Annotated[
 ]
 Point = Annotated[str, typer.Argument(metavar="POINT", help="A decision point's id.")]
 
+_UNITS_S = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SINCE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)\s*$")
+
 named_before_the_verb: ContextVar[Path | None] = ContextVar("named_before_the_verb", default=None)
 
 
@@ -26,3 +30,11 @@ def operator(socket: Path | None, as_json: bool) -> Operator:
     from gateway.cli import asking, operating  # noqa: PLC0415  # asyncio, msgspec, rich
 
     return operating.Operator(asking.find_socket(socket or named_before_the_verb.get()), as_json)
+
+
+def seconds_of(text: str) -> int:
+    """Seconds of `30d`, `12 h`, `90min`; anything else is a usage error."""
+    found = _SINCE.match(text)
+    if found is None:
+        raise typer.BadParameter(f"`{text}` is no length of time: write such as 30d, 12h or 90min")
+    return max(1, round(float(found[1]) * _UNITS_S[found[2]]))

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.options import AsJson, Socket, operator
+from gateway.cli.options import AsJson, Socket, operator, seconds_of
 
 app = typer.Typer(name="runtime", help="Constraint modules of the running gateway.", no_args_is_help=True)
 
@@ -33,6 +33,21 @@ Shadow = Annotated[
 def runtime_list(socket: Socket = None, as_json: AsJson = False) -> None:
     """Constraint modules: in force, in shadow, waiting, refused and why."""
     raise typer.Exit(operator(socket, as_json).modules("runtime.list", {}))
+
+
+@app.command("coverage")
+def runtime_coverage(
+    quiet_for: Annotated[
+        str,
+        typer.Option("--quiet-for", metavar="30d", help="Tell of constraints that never fired in that long."),
+    ] = "30d",
+    socket: Socket = None,
+    as_json: AsJson = False,
+) -> None:
+    """What each constraint in force has done: how often it fired, when it last bound, its margins."""
+    from gateway.cli import coverage  # noqa: PLC0415  # rich
+
+    raise typer.Exit(coverage.told(operator(socket, as_json), seconds_of(quiet_for)))
 
 
 @app.command("load")

@@ -25,6 +25,7 @@ _NEEDS = {
     "decisions": Role.VIEWER,
     "explain": Role.VIEWER,
     "runtime.list": Role.VIEWER,
+    "runtime.coverage": Role.VIEWER,
     "binding.print": Role.VIEWER,
     "binding.show": Role.VIEWER,
     "override.list": Role.VIEWER,

@@ -22,7 +22,15 @@ from gateway.daemon.binding import Bindings
 from gateway.daemon.modes import Modes
 from gateway.daemon.reporting import Reporter
 from gateway.daemon.views import decision_view, rejected_view, tag_info, tag_state
-from gateway.link.messages import Answer, Ask, GatewayState, ModuleState, OverrideState, PointState
+from gateway.link.messages import (
+    Answer,
+    Ask,
+    ConstraintCoverage,
+    GatewayState,
+    ModuleState,
+    OverrideState,
+    PointState,
+)
 from gateway.link.server import Peer
 from gateway.pipeline.lane import Lane, Ordered
 from gateway.solver.watcher import LIMIT_BYTES
@@ -96,6 +104,14 @@ class Overview(Protocol):
         ...
 
 
+class Coverages(Protocol):
+    """What the constraints in force have done so far."""
+
+    def states(self) -> list[ConstraintCoverage]:
+        """Each of them."""
+        ...
+
+
 class _NotGivenError(GatewayError):
     """A question lacks something or says something impossible."""
 
@@ -116,12 +132,13 @@ class Asks:
         overrides: Overrides,
         overview: Overview,
         reporter: Reporter,
+        coverage: Coverages,
         audit: AuditLog,
     ) -> None:
         self._clock, self._access, self._lanes, self._store = clock, access, lanes, store
         self._modes, self._runtime, self._overview = modes, runtime, overview
         self._reporter, self._audit, self._bindings = reporter, audit, bindings
-        self._overrides = overrides
+        self._overrides, self._coverage = overrides, coverage
         self._verbs: dict[str, Callable[[dict[str, Any], str, Role], Awaitable[Any]]] = {
             "status": self._status,
             "tags": self._tags,
@@ -135,6 +152,7 @@ class Asks:
             "binding.sign": self._binding_sign,
             "stop-writes": self._stop_writes,
             "runtime.list": self._runtime_list,
+            "runtime.coverage": self._runtime_coverage,
             "runtime.load": self._runtime_load,
             "runtime.unload": self._runtime_unload,
             "runtime.approve": self._runtime_approve,
@@ -266,6 +284,9 @@ class Asks:
 
     async def _runtime_list(self, _args: dict[str, Any], _who: str, _role: Role) -> object:
         return self._runtime.states()
+
+    async def _runtime_coverage(self, _args: dict[str, Any], _who: str, _role: Role) -> object:
+        return self._coverage.states()
 
     async def _runtime_load(self, args: dict[str, Any], who: str, _role: Role) -> object:
         given, priority = args.get("data"), args.get("priority")

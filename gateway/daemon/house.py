@@ -21,6 +21,7 @@ from gateway.daemon.assumptions import Assumptions
 from gateway.daemon.binding import Bindings
 from gateway.daemon.broker import mqtt_settings, wide_integers
 from gateway.daemon.certifying import Certifier
+from gateway.daemon.coverage import Coverage
 from gateway.daemon.engines import make_engines
 from gateway.daemon.fieldside import field_side
 from gateway.daemon.modes import Modes
@@ -36,7 +37,7 @@ from gateway.daemon.reporting import Reporter
 from gateway.daemon.runtime import RunningRules, RuntimeVerbs, ToldModules, make_registry, module_state
 from gateway.daemon.takeover import TakeOver
 from gateway.daemon.views import point_state, tag_info, tag_state
-from gateway.link.messages import Alarm, DecisionView, FeedItem, OverrideState
+from gateway.link.messages import Alarm, ConstraintCoverage, DecisionView, FeedItem, OverrideState
 from gateway.link.server import LinkServer, LinkStatistics
 from gateway.observability.systemd import sd_notify, watchdog_interval_s
 from gateway.observability.watchdog import Watchdog
@@ -51,6 +52,7 @@ from gateway.solver.analysis.apart import unkept
 from gateway.solver.comparing import Comparing
 from gateway.solver.pool import CheckerPool
 from gateway.storage.audit import AuditLog
+from gateway.storage.coverage import CoverageBook
 from gateway.storage.state import DurableState
 
 
@@ -109,6 +111,13 @@ class House:
         )
         self.recheck = Rechecking(config.solver.recheck_share, self._sources, self.modes)
         self.assumptions = Assumptions(self.pool.rules, self.store.definitions, self.modes, self.audit)
+        self.coverage = Coverage(
+            CoverageBook(state_dir / "coverage.json"),
+            self.pool.rules,
+            lambda: self.rules.current.generation,
+            clock,
+            self._publish_coverage,
+        )
         self.rearm = Rearming(
             config=config,
             clock=clock,
@@ -167,6 +176,7 @@ class House:
             overrides=self.overriding,
             overview=self.overview,
             reporter=self.reporter,
+            coverage=self.coverage,
             audit=self.audit,
         )
         socket_path = run_dir(config) / "o3.sock"
@@ -202,6 +212,7 @@ class House:
         if record.write_outcome is None:
             self.recheck.look(point, record)
             self.assumptions.look(point, record)
+            self.coverage.look(record)
         self.reporter.decided(point, record, why)
 
     def _sink(self, point: str) -> HandOver:
@@ -243,6 +254,7 @@ class House:
             "internal": self._link_statistics,
             "recheck": self.recheck.statistics,
             "assumptions": self.assumptions.statistics,
+            "coverage": self.coverage.statistics,
             "mqtt": lambda: self.mqtt.statistics() if self.mqtt is not None else {},
             **{f"channel_{name}": link.statistics for name, link in self.field.channels.items()},
             **{f"engine_{name}": engine.statistics for name, engine in self.engines.items()},
@@ -299,6 +311,7 @@ class House:
         items += self.overview.points()
         items += [module_state(status) for status in self.registry.statuses()]
         items += self.overriding.states()
+        items += self.coverage.states()
         items += self.reporter.alarms.values()
         items += list(self.reporter.recent.values())[-100:]
         return items
@@ -313,6 +326,9 @@ class House:
         self.link.publish(view)
         if self.mqtt is not None:
             self.mqtt.publish_verdict(PointId(view.point), view)
+
+    def _publish_coverage(self, state: ConstraintCoverage) -> None:
+        self.link.publish(state)
 
     def _publish_override(self, state: OverrideState) -> None:
         self.link.publish(state)
@@ -344,9 +360,9 @@ class House:
             "folder:constraints",
             active=not there,
             acknowledged=False,
-            cause=f"the watched folder {folder} is away",
+            cause=f"the watched folder {folder} is away, or cannot be read",
             consequence="the modules in force stay in force; no change of a file is seen",
-            action="mount or put back the folder; unloading is a person's act: o3ctl runtime unload",
+            action="put the folder back, readable for the gateway; unloading is a person's act: o3ctl runtime unload",
         )
 
     def _modules_changed(self) -> None:

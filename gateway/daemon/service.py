@@ -96,6 +96,7 @@ def _long_lived(house: House) -> dict[str, Coroutine[Any, Any, Any]]:
         "take-over": house.take_over.run(),
         "recheck": house.recheck.run(),
         "assumptions": house.assumptions.run(),
+        "coverage": house.coverage.run(),
     }
     for name, channel in house.field.channels.items():
         tasks[f"channel-{name}"] = channel.run()

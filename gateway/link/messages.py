@@ -107,6 +107,7 @@ class DecisionView(msgspec.Struct, frozen=True, tag="decision"):
     write_outcome: str  # empty until known
     timings_ms: dict[str, float]
     inputs: dict[str, str]
+    reported: list[str] = []  # `module/constraint: message`, violated and informational or only watched
     shadow: list[str] = []  # what modules in shadow would have said, one sentence each; no effect
     overridden: str = (
         ""  # `with ... overridden until ... by A, confirmed by B`; empty where nothing was (S25)
@@ -154,7 +155,38 @@ class OverrideState(msgspec.Struct, frozen=True, tag="override"):
     until_ns: int
 
 
-FeedItem = TagInfo | TagState | PointState | ModuleState | OverrideState | DecisionView | Alarm | GatewayState
+class ConstraintCoverage(msgspec.Struct, frozen=True, tag="coverage"):
+    """What one constraint in force has done since `since_ns`. Times are UTC ns, 0: never.
+
+    `bound_ns`: when it last fired or left no margin. `margins`: bins of least margin, first above it, count.
+    """
+
+    id: str  # MODULE/CONSTRAINT
+    kind: str
+    revision: int
+    since_ns: int
+    judged: int
+    fired: int
+    unknown: int
+    judged_ns: int
+    fired_ns: int
+    bound_ns: int
+    least_margin: float | None
+    least_ns: int
+    margins: list[tuple[float | None, float | None, int]] = []
+
+
+FeedItem = (
+    TagInfo
+    | TagState
+    | PointState
+    | ModuleState
+    | OverrideState
+    | ConstraintCoverage
+    | DecisionView
+    | Alarm
+    | GatewayState
+)
 
 
 class FeedBatch(msgspec.Struct, frozen=True, tag="feed"):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from gateway.core.quality import severity
+from gateway.link.messages import ConstraintCoverage
 from gateway.web.mirror import Mirror
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -15,6 +16,14 @@ _RESIDUALS = {
     "outside": "By how far the reading misses that band, in the tag's unit",
     "used_share": "Where the reading stands in that band: 1 at its end, more outside",
     "missed": "Of the newest five measurements, those outside",
+}
+_COVERAGE: Mapping[str, tuple[Callable[[ConstraintCoverage], float | None], str]] = {
+    "judged": (lambda c: c.judged, "Decisions it was judged in, over restarts"),
+    "fired": (lambda c: c.fired, "Proposals that violated it, over restarts"),
+    "unknown": (lambda c: c.unknown, "Decisions in which nobody could tell"),
+    "last_fired_time_seconds": (lambda c: c.fired_ns / 1e9, "When it last fired, UTC; 0: never"),
+    "last_binding_time_seconds": (lambda c: c.bound_ns / 1e9, "When it last left no margin, UTC; 0: never"),
+    "least_margin": (lambda c: c.least_margin, "Least margin so far, in its own unit"),
 }
 _NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -47,6 +56,13 @@ def exposition(mirror: Mirror) -> str:
             for r in p.residuals
         }
         lines += _labelled(f"o3_assumption_{name}", what, ("point", "tag", "window"), found)
+    for name, (counted, what) in _COVERAGE.items():
+        covered = {
+            tuple(c.id.split("/", maxsplit=1)): value
+            for c in mirror.coverage.values()
+            if (value := counted(c)) is not None
+        }
+        lines += _labelled(f"o3_constraint_{name}", what, ("module", "constraint"), covered)
     states = Counter(m.state for m in mirror.modules.values())
     lines += _family("o3_modules", "gauge", "Constraint modules by state", "state", states)
     counters = {_NOT_A_NAME.sub("_", name): count for name, count in gateway.counters.items()}

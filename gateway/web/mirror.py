@@ -79,7 +79,7 @@ class Mirror:
                     break
         return found
 
-    def _take(self, item: FeedItem) -> None:
+    def _take(self, item: FeedItem) -> None:  # noqa: C901  one case for each kind of item
         match item:
             case TagState():
                 self.tags[item.id] = item

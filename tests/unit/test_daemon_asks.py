@@ -39,6 +39,7 @@ def asks(modes: object = None, operators: tuple[str, ...] = ()) -> Asks:
         overrides=nothing,
         overview=nothing,
         reporter=cast("Any", SimpleNamespace(recent=OrderedDict())),
+        coverage=nothing,
         audit=cast("Any", SimpleNamespace(recent=recent)),
     )
 

@@ -37,7 +37,7 @@ class Example:
 
 @dataclass(slots=True)
 class Tally:
-    """One constraint. `refused` and `permitted`: decisions that it newly refuses, or that it held in."""
+    """One constraint. `refused`: decisions that it newly refuses."""
 
     kind: str
     judged: int = 0
@@ -47,7 +47,6 @@ class Tally:
     least: float = float("inf")
     histogram: list[int] = field(default_factory=lambda: [0] * BINS)
     examples: list[Example] = field(default_factory=list)  # of what is newly refused, worst first
-    permitted: list[Example] = field(default_factory=list)  # of what it refused and no longer does
 
     def add(self, other: Tally) -> None:
         """Another stretch's of the same constraint."""
@@ -56,7 +55,6 @@ class Tally:
         self.least = min(self.least, other.least)
         self.histogram = [a + b for a, b in zip(self.histogram, other.histogram, strict=True)]
         self.examples = _worst([*self.examples, *other.examples])
-        self.permitted = [*self.permitted, *other.permitted][:EXAMPLES]
 
 
 @dataclass(slots=True)
@@ -85,7 +83,7 @@ class Comparison:
                 self.constraints[name].add(tally)
             else:
                 self.constraints[name] = tally
-        self.permitted = [*self.permitted, *other.permitted][:EXAMPLES]
+        self.permitted = _earliest([*self.permitted, *other.permitted])
         known = [ns for ns in (self.first_ns, other.first_ns) if ns]
         self.first_ns, self.last_ns = min(known, default=0), max(self.last_ns, other.last_ns)
 
@@ -179,4 +177,8 @@ def _example(judged: Judged, row: int, margin: float) -> Example:
 
 
 def _worst(examples: list[Example]) -> list[Example]:
-    return sorted(examples, key=lambda e: 0.0 if math.isnan(e.margin) else e.margin)[:EXAMPLES]
+    return sorted(examples, key=lambda e: (0.0 if math.isnan(e.margin) else e.margin, e.sequence))[:EXAMPLES]
+
+
+def _earliest(examples: list[Example]) -> list[Example]:
+    return sorted(examples, key=lambda e: e.sequence)[:EXAMPLES]
