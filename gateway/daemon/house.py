@@ -362,7 +362,7 @@ class House:
             acknowledged=False,
             cause=f"the watched folder {folder} is away, or cannot be read",
             consequence="the modules in force stay in force; no change of a file is seen",
-            action="put the folder back, readable for the gateway; unloading is a person's act: o3ctl runtime unload",
+            action="put back the folder, readable for us; unloading is a person's act: o3ctl runtime unload",
         )
 
     def _modules_changed(self) -> None:

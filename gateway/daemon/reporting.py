@@ -162,7 +162,11 @@ def _blocked(point: Point, record: DecisionRecord, why: str) -> str:
         return f"mode is {point.mode.value}"
     if record.write_outcome not in (None, WriteOutcome.CONFIRMED):
         return f"{record.write_outcome.value}: {why}"
-    return "" if record.written else "nothing is permitted"
+    if record.written:
+        return ""
+    if isinstance(record.outcome, Undetermined):
+        return f"undetermined: {record.outcome.reason}"
+    return "nothing is permitted"
 
 
 def _event(outcome: WriteOutcome | None) -> str:

@@ -162,7 +162,8 @@ class Staging:
             if waits is not None and not _repeats(waits, change):
                 self.book.waiting.pop(owner)  # the file says something else now
         if change.content.problem:
-            await self.book.refuse(file, "the file cannot be read", (change.content.problem,))
+            todo = "put a module file there that the gateway's account may read, or take it out"
+            await self.book.refuse(file, "the file cannot be read", (change.content.problem,), todo)
             return sets
         try:
             module = await self.module(data, file)
