@@ -25,7 +25,6 @@ from gateway.link.messages import (
 _PIPED_WIDTH = 200
 _REASONS = 4  # a table is no place for a thousand of them
 _REASON_CHARACTERS = 200
-_DIGEST_CHARACTERS = 40  # what is longer is a digest; --json has it whole
 _IN_FORCE = {"active", "shadow", "pending"}  # a pending change leaves the module as it was
 
 
@@ -63,7 +62,7 @@ def show_status(
         done = gateway.counters.get("modules_files_done", 0)
         out.print(Text(f"module files being taken: {done} of {files}", style="yellow"))
     if gateway.inference:
-        out.print("inference " + ", ".join(f"{k} {_shortened(v)}" for k, v in gateway.inference.items()))
+        out.print(words.engine_sentence(gateway.inference))
     for part, text in gateway.parts.items():
         if text != "ok":
             out.print(Text(f"{part}: {text}", style="red"))
@@ -204,10 +203,6 @@ def _why(view: DecisionView) -> str:
     if view.violated:
         return "violates " + ", ".join(view.violated)
     return f"margin {view.margins[0][1]} to {view.margins[0][0]}" if view.margins else "-"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _DIGEST_CHARACTERS else text[:19]
 
 
 def _priority(module: ModuleState) -> str:

@@ -175,6 +175,20 @@ def registers_text(values: dict[str, str]) -> str:
     return ", ".join(f"{tag}={value}" for tag, value in values.items()) or "-"
 
 
+def engine_sentence(facts: dict[str, str]) -> str:
+    """Which model runs where, on one line; timings and the rest are in --json."""
+    asked, actual = facts.get("ep_requested", ""), facts.get("ep_actual", "")
+    wish = f" (asked for {asked})" if asked else ""
+    said = (
+        f"inference {facts.get('bundle', '')}".rstrip(),
+        f"digest {facts['digest'][:19]}" if facts.get("digest") else "",
+        facts.get("quantization", ""),
+        f"{actual or 'no provider yet'}{wish}",
+        facts.get("state", ""),
+    )
+    return ", ".join(part for part in said if part)
+
+
 def margin_phrase(view: DecisionView) -> str:
     """The nearest margin, for the beginning of a sentence; empty where there is none."""
     if not view.margins:

@@ -233,6 +233,19 @@ def test_a_followed_decision_is_one_line_with_its_margin_before_its_setpoints() 
     assert show.decision_line(refused).plain.endswith("; violates m/c")
 
 
+def test_the_engine_is_one_line_that_tells_what_was_asked_for_and_what_runs() -> None:
+    facts = {
+        "bundle": "tank/2",
+        "digest": "ab" * 32,
+        "ep_requested": "cuda",
+        "ep_actual": "CPUExecutionProvider",
+    }
+    said = words.engine_sentence(facts | {"state": "ready", "kv_aliased": "yes", "prefill_ms": "26.21"})
+
+    assert said == f"inference tank/2, digest {'ab' * 9}a, CPUExecutionProvider (asked for cuda), ready"
+    assert "no provider yet (asked for auto)" in words.engine_sentence({"ep_requested": "auto"})
+
+
 def test_following_for_ever_needs_bounded_memory() -> None:
     news = News(point=None)
     for number in range(10_000):
