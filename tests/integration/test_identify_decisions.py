@@ -50,7 +50,8 @@ async def test_decisions_of_the_real_path_show_what_the_pump_and_the_inflow_do(t
     _, definitions = demo()
     rules = RuleSet.of([compile_module(_MODULE.read_bytes(), _MODULE.name, definitions)], 1)
     records: list[DecisionRecord] = []
-    await simulate(_Wandering(4), seed=3, steps=_STEPS, check=Checks(rules, Budget(timeout_ms=10_000)), records=records)
+    patient = Checks(rules, Budget(timeout_ms=10_000))
+    await simulate(_Wandering(4), seed=3, steps=_STEPS, check=patient, records=records)
     behind = time.time_ns() - records[-1].received_utc_ns
     stamped = [replace(r, received_utc_ns=r.received_utc_ns + behind) for r in records]
     with contextlib.closing(open_for_appending(tmp_path / "audit.sqlite", 1_000)) as log:

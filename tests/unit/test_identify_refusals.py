@@ -198,6 +198,26 @@ def test_an_action_that_changes_within_a_step_counts_by_its_mean() -> None:
     assert grid.at["pump"][:11].tolist() == [0, 0, 0, 0, 0, 0, 40, 40, 40, 40, 0]
 
 
+def test_a_bad_sample_between_two_good_ones_that_are_near_breaks_what_is_known() -> None:
+    at = np.arange(0.0, 20.0, 0.5)
+    good = np.ones(len(at), dtype=np.bool_)
+    good[13] = False  # at 6.5 s, between steps
+    offset = at - 0.25  # no sample falls on a step
+    channels = tuple(c for c in TANK if c.name in {"level", "pump"})
+    samples = {
+        "level": Samples(at=offset, value=np.ones(len(at)), good=good),
+        "pump": Samples(at=at, value=np.where(at < 10.0, 10.0, 20.0), good=good),
+    }
+
+    grid = resampled(Recording(channels=channels, samples=samples), 1.0)
+
+    assert not isinstance(grid, str)
+    unknown_level = np.flatnonzero(~np.isfinite(grid.at["level"])).tolist()
+    unknown_pump = np.flatnonzero(~np.isfinite(grid.over["pump"]))[:-1].tolist()
+    assert unknown_level == [6]  # 6.25 s is the bad one
+    assert unknown_pump == [6]
+
+
 def test_of_two_samples_at_one_instant_the_later_one_counts() -> None:
     at, value = np.array([2.0, 1.0, 2.0]), np.array([5.0, 1.0, 6.0])
     found = Samples.of(at, value, np.ones(3, dtype=np.bool_))
