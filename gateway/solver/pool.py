@@ -51,6 +51,7 @@ LOAD_EACH_S = 0.1  # more for each module of a set
 CHECKER_BYTES = 1 << 30  # of private memory: a worker over it fails, and is replaced where it ends
 PROVER_BYTES = 2 << 30
 LATE_S = 1.0  # past its deadline; a worker looks at the clock itself
+_LATE = "the check was not done by"
 _PAUSES_S = (0.0, 0.2, 1.0, 5.0)  # before the 1st, 2nd, 3rd and every later replacement in a row
 
 
@@ -171,10 +172,7 @@ class CheckerPool:
     async def permitted_next(
         self, request: CheckRequest, order: tuple[TagId, ...], fixed: tuple[int, ...], deadline: Deadline
     ) -> PermittedNext:
-        """The counts of the output after `fixed` in `order` that can still lead to a permitted decision.
-
-        Never an exception: a lost or late worker knows nothing.
-        """
+        """What may come after `fixed` in `order`; a lost or late worker knows nothing, and raises nothing."""
         ask, another = Next(request, order, fixed), NextAnother(order, fixed)
         answer = await self._answered(request, deadline, ask, another)
         return permitted_next(answer) if isinstance(answer, Narrowed) else NotKnown(why_not(answer))
@@ -193,8 +191,7 @@ class CheckerPool:
                 return answers.decode(await seat.worker.post(encoder.encode(another if known else ask)))
         except TimeoutError:
             self._late += 1
-            why = "no solver worker was free before" if seat is None else "the check was not done by"
-            return Failed(f"{why} the deadline")
+            return Failed(f"{'no solver worker was free before' if seat is None else _LATE} the deadline")
         except WorkerLostError as exc:
             log.warning("worker_lost", reason=str(exc), decision=request.decision)
             return Failed(str(exc))
