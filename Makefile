@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 RUN_STAMP := $(VENV)/.stamp-run
 DEV_STAMP := $(VENV)/.stamp-dev
 PEERS := tests/peers
+NOT_INSTALLED := echo "the packages above could not be installed: is there a network, or an index named by PIP_INDEX_URL? The same command tries again"; exit 1
 APT_RUN := python3-venv mosquitto libsystemd-dev
 APT_TEST := mosquitto mosquitto-clients mbpoll systemd-container
 
@@ -31,13 +32,13 @@ $(VENV)/bin/python: | apt-run
 
 $(RUN_STAMP): requirements.lock pyproject.toml | $(VENV)/bin/python
 	@echo "installing the locked runtime packages into $(VENV) (once)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q --require-hashes --only-binary :all: -r requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q --require-hashes --only-binary :all: -r requirements.lock || { $(NOT_INSTALLED); }
 	@$(BIN)/python -m pip install --disable-pip-version-check -q --no-build-isolation --no-deps -e .
 	@touch $@
 
 $(DEV_STAMP): requirements-dev.lock pyproject.toml | apt-test $(VENV)/bin/python
 	@echo "installing the locked development packages into $(VENV) (once)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q --require-hashes --only-binary :all: -r requirements-dev.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q --require-hashes --only-binary :all: -r requirements-dev.lock || { $(NOT_INSTALLED); }
 	@$(BIN)/python -m pip install --disable-pip-version-check -q --no-build-isolation --no-deps -e .
 	@if command -v npm >/dev/null && [ -f $(PEERS)/package-lock.json ]; then cd $(PEERS) && npm ci --no-audit --no-fund --silent; fi
 	@touch $(RUN_STAMP) $@
