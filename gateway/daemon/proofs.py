@@ -63,7 +63,9 @@ async def prove(pool: CheckerPool, proofs: ProofBook, rule_set: RuleSet) -> str:
     except (GatewayError, OSError) as exc:
         why = str(exc)
     log.warning("safe_set_not_proved", modules=sorted(rule_set.module_ids), why=why)
-    return f"the safe set of these modules is not proved: {why}"
+    together = ", ".join(sorted(rule_set.module_ids))
+    told = "o3ctl analyze MODULE.json --against DIR tells more"
+    return f"the safe set of these modules ({together}) is not proved: {why}; {told}"
 
 
 def _entries(path: Path) -> list[dict[str, object]]:
