@@ -22,6 +22,10 @@ REFERENCE_FILE = "reference.onnx"
 GATE_FILE = "gate.json"
 
 Decoding = Literal["expectation", "most_probable"]
+BackendName = Literal["paged_graph", "dense_gqa", "concat_past"]
+
+
+_QUANTIZATIONS = (("matmul_nbits", 8), ("none", 32))
 
 
 class BundleError(InferenceError):
@@ -129,6 +133,8 @@ class Manifest(_Strict, frozen=True):
     accuracy: dict[str, float]
     closed_loop: dict[str, float]
     confidence: Confidence
+    backend: BackendName = "paged_graph"
+    nearest: bool = False  # a value is the token of its nearest knot: for models that read whole tokens only
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +226,19 @@ def _check_supported(bundle: Bundle) -> None:
         f"window mode `{manifest.window.mode}` is not supported: export it with mode `swa` or `hop`": (
             manifest.window.mode not in {"swa", "hop"}
         ),
+        f"backend `{manifest.backend}` reads whole tokens: set `nearest` to true, as in training": (
+            manifest.backend != "paged_graph" and not manifest.nearest
+        ),
+        f"backend `{manifest.backend}` knows no band: declare window mode `hop`": (
+            manifest.backend != "paged_graph" and manifest.window.mode == "swa"
+        ),
         f"a window of {manifest.window.length} tokens does not hold two cycles: train with a longer one": (
             bundle.history_cycles < 2  # noqa: PLR2004 - the last one, and this one
         ),
         f"quantization `{quantization.kind}` of {quantization.bits} bits is not supported: "
-        "export it as `matmul_nbits` of 8 bits": (quantization.kind, quantization.bits)
-        != ("matmul_nbits", 8),
+        f"export it as one of {', '.join(f'`{kind}` of {bits} bits' for kind, bits in _QUANTIZATIONS)}": (
+            (quantization.kind, quantization.bits) not in _QUANTIZATIONS
+        ),
         "the confidence table needs one rate more than edges: export it again": (
             len(manifest.confidence.hit_rate) != len(manifest.confidence.edges) + 1
         ),

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
+from gateway.inference.backends import make_backend
 from gateway.inference.bundle import Bundle
 from gateway.inference.costs import Costs, TooLateError
 from gateway.inference.decode import OutputRange, RangeMask
 from gateway.inference.job import Logits, Session, Want, Work, Writer, chunks
-from gateway.inference.kv_backend import KvBackend, PoolExhaustedError, PoolStatistics
+from gateway.inference.kv_backend import PoolExhaustedError, PoolStatistics
 from gateway.inference.messages import Answer, Failed, NeedHistory, Propose
 from gateway.inference.ort_session import Provider
-from gateway.inference.paged_graph import PagedGraph
 from gateway.inference.recency import Recency
 from gateway.inference.scheduler import Policy, Waiting
 from gateway.inference.tokenizer import Tokenizer
@@ -67,15 +67,7 @@ class Engine:
             RangeMask(codec, limits, spec.decoding)
             for codec, limits, spec in zip(self.tokenizer.outputs, outputs, manifest.outputs, strict=True)
         )
-        self.backend: KvBackend = PagedGraph(
-            bundle.model_path,
-            manifest.architecture,
-            pages=pages,
-            block=manifest.block,
-            provider=provider,
-            bundle=bundle.digest,
-            cold_pages=cold_pages,
-        )
+        self.backend = make_backend(bundle, provider=provider, pages=pages, cold_pages=cold_pages)
         self._writer = Writer(bundle, self.tokenizer, masks, self.backend)
         self._policy = policy or Policy()
         self._sessions: dict[str, Session] = {}

@@ -38,14 +38,10 @@ class PagedSession:
     def __init__(
         self, model: Path, architecture: Architecture, *, pages: int, block: int, provider: Provider
     ) -> None:
-        refuse_mixed_runtimes()
         self._architecture, self._block = architecture, block
-        wanted = _wanted(provider)
-        self._session = _open(model, wanted)
+        self._session, self.truth = open_session(model, provider)
         self.digest = hashlib.sha256(model.read_bytes()).hexdigest()
-        actual = self._session.get_providers()[0]
-        self.truth = ProviderTruth(provider, actual, onnxruntime.__version__)
-        self._device = "cuda" if actual == _NAMES["cuda"] else "cpu"
+        self._device = device_of(self.truth)
         half = architecture.head_dim // 2
         self._frequencies = architecture.rotary_base ** (-np.arange(half, dtype=np.float64) / half)
         self._binding = self._session.io_binding()
@@ -165,6 +161,18 @@ class PagedSession:
         if copies:
             sources, targets = zip(*copies, strict=True)
             self.write_pages(targets, self.read_pages(sources))
+
+
+def open_session(model: Path, provider: Provider) -> tuple[onnxruntime.InferenceSession, ProviderTruth]:
+    """A session and where it really runs; raises `InferenceError` for a bad model or an absent device."""
+    refuse_mixed_runtimes()
+    session = _open(model, _wanted(provider))
+    return session, ProviderTruth(provider, session.get_providers()[0], onnxruntime.__version__)
+
+
+def device_of(truth: ProviderTruth) -> Literal["cpu", "cuda"]:
+    """Where tensors must lie."""
+    return "cuda" if truth.actual == _NAMES["cuda"] else "cpu"
 
 
 def refuse_mixed_runtimes() -> None:

@@ -21,7 +21,9 @@ class Token:
 class TagCodec:
     """Encodes one tag's values over its knots."""
 
-    def __init__(self, spec: TagSpec) -> None:
+    def __init__(self, spec: TagSpec, *, nearest: bool = False) -> None:
+        """With `nearest` a value is its nearest knot's token; halves go up."""
+        self._nearest = nearest
         self.tag = spec.tag
         self.first_token = spec.first_token
         self.knots = tuple(float(Fraction(knot)) for knot in spec.knots)
@@ -42,7 +44,10 @@ class TagCodec:
         if value >= knots[-1]:
             return Token(self.first_token + len(knots) - 1, 0.0)
         at = bisect_right(knots, value) - 1
-        return Token(self.first_token + at, (value - knots[at]) / (knots[at + 1] - knots[at]))
+        fraction = (value - knots[at]) / (knots[at + 1] - knots[at])
+        if self._nearest:
+            return Token(self.first_token + at + (fraction >= 0.5), 0.0)  # noqa: PLR2004 - half the way
+        return Token(self.first_token + at, fraction)
 
     def decode(self, token: Token) -> float:
         """The value a token stands for."""
@@ -56,8 +61,8 @@ class Tokenizer:
     """A bundle's codecs, in the order of a cycle: inputs, then outputs."""
 
     def __init__(self, manifest: Manifest) -> None:
-        self.inputs = tuple(TagCodec(spec) for spec in manifest.inputs)
-        self.outputs = tuple(TagCodec(spec) for spec in manifest.outputs)
+        self.inputs = tuple(TagCodec(spec, nearest=manifest.nearest) for spec in manifest.inputs)
+        self.outputs = tuple(TagCodec(spec, nearest=manifest.nearest) for spec in manifest.outputs)
         self.output_specs: tuple[OutputSpec, ...] = manifest.outputs
         self.begin = Token(manifest.architecture.begin_token, 0.0)
 

@@ -1,0 +1,32 @@
+"""Which adapter serves a bundle."""
+
+from __future__ import annotations
+
+from gateway.inference.bundle import Bundle
+from gateway.inference.concat_past import ConcatPast
+from gateway.inference.dense_gqa import DenseGqa
+from gateway.inference.kv_backend import KvBackend
+from gateway.inference.ort_session import Provider
+from gateway.inference.paged_graph import PagedGraph
+
+
+def make_backend(bundle: Bundle, *, provider: Provider, pages: int, cold_pages: int = 0) -> KvBackend:
+    """The model of a bundle with room for `pages` pages; raises `InferenceError` where it cannot run."""
+    manifest = bundle.manifest
+    model, architecture, block = bundle.model_path, manifest.architecture, manifest.block
+    match manifest.backend:
+        case "paged_graph":
+            return PagedGraph(
+                model,
+                architecture,
+                pages=pages,
+                block=block,
+                provider=provider,
+                bundle=bundle.digest,
+                cold_pages=cold_pages,
+            )
+        case "dense_gqa":
+            longest = manifest.window.length + bundle.tokens_per_cycle
+            return DenseGqa(model, architecture, pages=pages, block=block, provider=provider, longest=longest)
+        case "concat_past":
+            return ConcatPast(model, architecture, pages=pages, block=block, provider=provider)
