@@ -62,6 +62,10 @@ class Stretcher:
         """First and last row of the log from then on; the second is lower where there are none."""
         return self._log.since(utc_ns)
 
+    def newest(self) -> int:
+        """The last row of the log, 0 while it is empty."""
+        return self._log.newest()
+
     def slot_ns(self, first: int, last: int) -> int:
         """How long a slot of the timeline of those rows is."""
         return max(_SHORTEST_NS, -(-self._log.span_ns(first, last) // _SLOTS))

@@ -115,7 +115,7 @@ def report_of(job: Job, stretcher: Stretcher, found: Comparison, ran: Ran) -> Ba
         asked_exactly=found.asked,
         one_by_one=stretcher.sweeper.one_by_one,
         constraints=rows,
-        newly_permitted=[_told(stretcher, example, "") for example in found.permitted],
+        newly_permitted=[told_of(stretcher, example, "") for example in found.permitted],
         timeline=[(slot * ran.slot_ns, dict(counts)) for slot, counts in sorted(found.timeline.items())],
         took_s=ran.took_s,
         assumed_tags=ran.assumed_tags,
@@ -134,11 +134,11 @@ def _row(stretcher: Stretcher, name: str, tally: Tally) -> Row:
         margins=[
             (*ends_of(number), tally.histogram[number]) for number in range(BINS) if tally.histogram[number]
         ],
-        examples=[_told(stretcher, example, name) for example in tally.examples],
+        examples=[told_of(stretcher, example, name) for example in tally.examples],
     )
 
 
-def _told(stretcher: Stretcher, example: Example, constraint: str) -> Told:
+def told_of(stretcher: Stretcher, example: Example, constraint: str) -> Told:
     """An example with the exact judge's own point and margin."""
     finding: Finding | None = None
     values: dict[str, str] = {}

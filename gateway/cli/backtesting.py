@@ -41,7 +41,7 @@ def backtest_file(
         typer.Option(
             "--against",
             metavar="RULES",
-            help="Modules it would be in force with: a file, or a folder such as the watched one.",
+            help="Judge it with these modules (a file or a folder), not with those in force now.",
         ),
     ] = None,
     plot: Annotated[
@@ -69,9 +69,10 @@ def backtest_file(
     begins_ns = time.time_ns() - seconds_of(since) * _NS
     if plot is not None and plot != "terminal" and not plot.endswith(".png"):
         raise typer.BadParameter("--plot takes a file that ends in .png, or the word `terminal`")
-    job = _job(file, against, log_file(state_dir), point, (tags, config))
+    processes, assumed = jobs or os.cpu_count() or 1, tags is None and config is None
     try:
-        report = _judged(job, begins_ns, jobs or os.cpu_count() or 1, assumed=tags is None and config is None)
+        stretcher = stretcher_of(file, against, log_file(state_dir), point, (tags, config))
+        report = _judged(stretcher, begins_ns, processes, assumed=assumed)
     except StorageError as exc:
         fail(f"o3ctl: {exc}")
     if as_json:
@@ -84,66 +85,67 @@ def backtest_file(
         _plotted(report, Path(plot))
 
 
-def _job(
+def stretcher_of(
     file: Path,
     against: Path | None,
     log: Path,
     point: str | None,
     known: tuple[Path | None, Path | None],
-) -> Job:
+) -> Stretcher:
+    """A module ready to judge that log; what is wrong with it ends the verb. Raises `StorageError`."""
     from gateway.cli import offline  # noqa: PLC0415
-    from gateway.cli.backtest_part import Job  # noqa: PLC0415  # z3, numpy, msgspec
+    from gateway.cli.backtest_part import Job, Stretcher  # noqa: PLC0415  # z3, numpy, msgspec
     from gateway.solver.bytecode.accept import source_of  # noqa: PLC0415
     from gateway.solver.errors import ModuleRefusedError  # noqa: PLC0415
 
-    paths = [file, *_beside(file, against)]
-    read = [(offline.file_bytes(path), path.name) for path in paths]
+    beside = _in_force(log.parent / "modules") if against is None else _named(file, against)
+    read = [(offline.file_bytes(file), file.name), *beside]
     try:
         tags: dict[TagId, TagDefinition] = {}
         for data, name in reversed(read):
             tags.update(offline.tags_of(source_of(data, name), *known))
+        return Stretcher(Job(log=log, module=read[0], others=tuple(beside), tags=tags, point=point))
     except ModuleRefusedError as exc:
         offline.fail("\n".join(f"{p.source}:{p.line}:{p.column}: {p.problem}" for p in exc.problems))
-    return Job(log=log, module=read[0], others=tuple(read[1:]), tags=tags, point=point)
 
 
-def _beside(file: Path, against: Path | None) -> list[Path]:
-    """The modules it is judged with."""
-    from gateway.cli.offline import fail  # noqa: PLC0415
+def _named(file: Path, against: Path) -> list[tuple[bytes, str]]:
+    """The modules of a file or folder, but for the one that is judged."""
+    from gateway.cli.offline import fail, file_bytes  # noqa: PLC0415
     from gateway.solver.watcher import is_module_name  # noqa: PLC0415  # watchfiles
 
-    if against is None:
-        return []
     if against.is_file():
-        return [against]
+        return [(file_bytes(against), against.name)]
     if not against.is_dir():
         fail(f"o3ctl: `{against}` is no module and no folder")
     return [
-        path
+        (file_bytes(path), path.name)
         for path in sorted(against.iterdir())
         if path.is_file() and is_module_name(path.name) and path.resolve() != file.resolve()
     ]
 
 
-def _judged(job: Job, begins_ns: int, processes: int, *, assumed: bool) -> BacktestReport:
+def _in_force(folder: Path) -> list[tuple[bytes, str]]:
+    """The modules a gateway has in force, by its state folder; none where it never had any."""
+    from gateway.solver.activation import Activation  # noqa: PLC0415
+
+    kept = Activation(folder)
+    kept.load()
+    return [(kept.kept(module.content), module.file) for _, module in sorted(kept.modules.items())]
+
+
+def _judged(stretcher: Stretcher, begins_ns: int, processes: int, *, assumed: bool) -> BacktestReport:
     """Everything of the log since then, judged. Raises `StorageError`."""
-    from gateway.cli import offline  # noqa: PLC0415
-    from gateway.cli.backtest_part import Stretcher  # noqa: PLC0415
     from gateway.cli.backtest_report import Ran, report_of  # noqa: PLC0415
-    from gateway.solver.errors import ModuleRefusedError  # noqa: PLC0415
 
     started = time.monotonic()
-    try:
-        stretcher = Stretcher(job)
-    except ModuleRefusedError as exc:
-        offline.fail("\n".join(f"{p.source}:{p.line}:{p.column}: {p.problem}" for p in exc.problems))
     try:
         first, last = stretcher.since(begins_ns)
         slot_ns = stretcher.slot_ns(first, last)
         stretches = [(at, min(at + _ROWS - 1, last), slot_ns) for at in range(first, last + 1, _ROWS)]
-        found = whole(job, stretcher, stretches, processes)
+        found = whole(stretcher.job, stretcher, stretches, processes)
         ran = Ran(begins_ns, slot_ns, time.monotonic() - started, assumed)
-        return report_of(job, stretcher, found, ran)
+        return report_of(stretcher.job, stretcher, found, ran)
     finally:
         stretcher.close()
 

@@ -26,6 +26,7 @@ from gateway.cli import (
     runtime,
     schema,
     tables,
+    trying,
 )
 from gateway.cli.options import AsJson, Point, Socket, named_before_the_verb
 from gateway.cli.options import operator as _operator
@@ -45,6 +46,7 @@ app.add_typer(schema.app)
 app.add_typer(compiling.key_app)
 app.command("analyze")(analyzing.analyze_file)
 app.command("backtest")(backtesting.backtest_file)
+app.command("try")(trying.try_file)
 app.command("identify")(identifying.identify)
 app.command("compile")(compiling.compile_file)
 app.command("disassemble")(compiling.disassemble_file)

@@ -106,6 +106,11 @@ class RecordedDecisions:
                     low = middle + 1
             return low, int(last)
 
+    def newest(self) -> int:
+        """The last row of the log, 0 while it is empty."""
+        with self._problems_named():
+            return int(self._connection.execute("SELECT max(sequence) FROM audit").fetchone()[0] or 0)
+
     def span_ns(self, first: int, last: int) -> int:
         """Time from the first decision of a stretch to the last."""
         with self._problems_named():
@@ -261,7 +266,9 @@ def _carried(asked: Sequence[Any], field: str) -> tuple[Floats, Floats]:
 
 def _blamed(decision: Any) -> frozenset[str]:  # noqa: ANN401
     found = msgspec.json.decode(decision.findings, type=list[Finding])
-    return frozenset(f.module for f in found if f.what == "violated" and f.kind != "informational")
+    return frozenset(
+        f.module for f in found if f.what == "violated" and f.kind not in {"informational", "monitor"}
+    )
 
 
 class Finding(msgspec.Struct, gc=False):

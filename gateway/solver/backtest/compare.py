@@ -68,6 +68,7 @@ class Comparison:
     timeline: dict[int, Counter[str]] = field(default_factory=dict)
     constraints: dict[str, Tally] = field(default_factory=dict)
     permitted: list[Example] = field(default_factory=list)
+    not_shown: list[tuple[Example, str]] = field(default_factory=list)  # with the rule
     first_ns: int = 0
     last_ns: int = 0
 
@@ -84,6 +85,7 @@ class Comparison:
             else:
                 self.constraints[name] = tally
         self.permitted = _earliest([*self.permitted, *other.permitted])
+        self.not_shown = sorted([*self.not_shown, *other.not_shown], key=lambda e: e[0].sequence)[:EXAMPLES]
         known = [ns for ns in (self.first_ns, other.first_ns) if ns]
         self.first_ns, self.last_ns = min(known, default=0), max(self.last_ns, other.last_ns)
 
@@ -135,6 +137,9 @@ def compared(sweep: Sweep, judged: Judged, rules: Mapping[str, tuple[str, bool]]
         _example(judged, int(row), float("nan"))
         for row in np.flatnonzero(by_kind[NEWLY_PERMITTED])[:EXAMPLES]
     ]
+    for row in np.flatnonzero(by_kind[NOT_SHOWN])[:EXAMPLES]:
+        name = next(n for n, (_, binding) in rules.items() if binding and sweep.verdict[n][row] == UNKNOWN)
+        found.not_shown.append((_example(judged, int(row), float("nan")), name))
     for name, (kind, binding) in rules.items():
         if name in sweep.verdict:
             found.constraints[name] = _tally(kind, name, sweep, judged, usable & binding, usable)
