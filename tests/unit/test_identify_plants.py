@@ -9,6 +9,7 @@ import pytest
 from gateway.solver.identify.identify import Identified, Wish, identified
 from gateway.solver.identify.notes import Target
 from gateway.solver.identify.series import Recording
+from gateway.solver.identify.windows import Model
 from tests.bench.tclab_dynamics import coefficients
 from tests.unit.identify_plants import Plant, recording, tank, twin, twin_channels
 
@@ -102,6 +103,29 @@ def test_a_room_that_warms_everything_and_is_not_logged_is_told_and_one_that_is_
     assert isinstance(logged, Identified)
     assert said in " ".join(unseen.notes)
     assert said not in " ".join(logged.notes)
+
+
+def test_what_an_error_of_another_tag_explains_is_not_called_certain() -> None:
+    plant = twin(names=("t1", "t2", "q1", "q2"))
+    loose = tuple(replace(c, error=Fraction(50)) if c.name == "t2" else c for c in plant.recording.channels)
+    wish = Wish(step_s=10.0, targets=("t1",))
+
+    tight = identified(plant.recording, wish)
+    got = identified(Recording(channels=loose, samples=plant.recording.samples), wish)
+
+    assert isinstance(tight, Identified)
+    assert isinstance(got, Identified)
+    assert "t2" in got.targets[0].model.effects
+    assert tight.targets[0].band.certain is not None
+    assert got.targets[0].band.certain is None
+
+
+def test_a_disturbance_fades_as_the_variable_forgets() -> None:
+    forgetful = Model(target="t", keep=0.5, effects={}, constant=0.0)
+    turning = replace(forgetful, keep=-0.5)
+
+    assert (forgetful.gain(3), forgetful.reach(3)) == (1.75, 1.75)
+    assert (turning.gain(3), turning.reach(3)) == (0.75, 1.75)
 
 
 # The control: the same residuals in a band that is too narrow are not "inside".
