@@ -1,0 +1,166 @@
+"""A bundle in a program of one's own: notebooks, tests, studies. The gateway itself runs it in a worker.
+
+model = DecisionModel.from_bundle(Path("bundles/buffer-tank"), device="cpu")
+wanted = model.propose({"TK1.LT101": 2.1, ...}, in_force={"TK1.P101.SP": 27.0, ...})
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, isfinite
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from gateway.core.errors import InferenceError
+from gateway.core.tag import number_text
+from gateway.inference.bundle import Bundle, OutputSpec, load_bundle
+from gateway.inference.decode import OutputRange
+from gateway.inference.engine import Engine
+from gateway.inference.kv_backend import ProviderTruth
+from gateway.inference.messages import Answer, Cycle, Propose
+from gateway.inference.ort_session import Provider
+from gateway.inference.tokenizer import Token
+
+Device = Literal["auto", "cpu", "cuda:0"]
+_PROVIDERS: dict[Device, Provider] = {"auto": "auto", "cpu": "cpu", "cuda:0": "cuda"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the model wants: values by tag, and how sure it is of them."""
+
+    values: Mapping[str, Fraction]
+    confidence: float  # calibrated; 0 for inputs unlike those of training
+    masked_out: Mapping[str, float]  # probability on values outside an output's range
+    reused_tokens: int
+    computed_tokens: int
+    engine_ms: float
+
+
+class DecisionModel:
+    """One model, one history; used from one thread."""
+
+    def __init__(
+        self, bundle: Bundle, provider: Provider, outputs: Mapping[str, OutputRange] | None = None
+    ) -> None:
+        """`outputs` by tag; without it an output may take what its bins span, in steps that meet each bin."""
+        self.bundle = bundle
+        specs = bundle.manifest.outputs
+        given = outputs or {}
+        self._ranges = {spec.tag: given.get(spec.tag) or _range_of(spec) for spec in specs}
+        self._engine = Engine(bundle, tuple(self._ranges.values()), provider=provider)
+        self._history: deque[Cycle] = deque(maxlen=bundle.history_cycles)
+        self._cycle = 0
+        self._measured: tuple[str, ...] = ()
+
+    @classmethod
+    def from_bundle(
+        cls, path: Path, device: Device = "auto", outputs: Mapping[str, OutputRange] | None = None
+    ) -> DecisionModel:
+        """The model of a bundle folder; raises `InferenceError` with what is wrong and what to do."""
+        if device not in _PROVIDERS:
+            message = f"device `{device}` is not known: use one of {', '.join(_PROVIDERS)}"
+            raise InferenceError(message)
+        return cls(load_bundle(path), _PROVIDERS[device], outputs)
+
+    @property
+    def truth(self) -> ProviderTruth:
+        """Where it really runs."""
+        return self._engine.backend.truth
+
+    def propose(self, inputs: Mapping[str, float], in_force: Mapping[str, float]) -> Wanted:
+        """Setpoints for the next cycle, from what is measured and what has been in force until now.
+
+        Each call is one cycle of `bundle.cycle_s` seconds after the one before. Raises `InferenceError` for a
+        tag that has no number.
+        """
+        manifest = self.bundle.manifest
+        measured = tuple(_number(inputs, spec.tag) for spec in manifest.inputs)
+        acting = tuple(_number(in_force, spec.tag) for spec in manifest.outputs)
+        self._history.append(Cycle(self._measured, acting))
+        request = Propose(
+            session="",
+            cycle=self._cycle,
+            inputs=measured,
+            in_force=acting,
+            history=None if self._cycle else tuple(self._history),
+        )
+        answer = self._engine.propose(request)
+        if not isinstance(answer, Answer):  # it was forgotten: an answer had failed half-way
+            history = tuple(self._history)
+            answer = self._engine.propose(
+                Propose(session="", cycle=self._cycle, inputs=measured, in_force=acting, history=history)
+            )
+        assert isinstance(answer, Answer), "the history was sent"  # noqa: S101 - an invariant
+        self._cycle += 1
+        self._measured = measured
+        tags = [spec.tag for spec in manifest.outputs]
+        return Wanted(
+            values={tag: self._ranges[tag].value(raw) for tag, raw in zip(tags, answer.raws, strict=True)},
+            confidence=answer.confidence,
+            masked_out=dict(zip(tags, answer.masked_out, strict=True)),
+            reused_tokens=answer.reused_tokens,
+            computed_tokens=answer.computed_tokens,
+            engine_ms=answer.engine_ms,
+        )
+
+    def generate(
+        self, tokens: Sequence[int], max_new_tokens: int, temperature: float = 0.0, seed: int = 0
+    ) -> list[int]:
+        """The tokens a decoder goes on with: the likeliest at temperature 0, else drawn, the same for a seed.
+
+        Apart from any history. Raises `InferenceError` for a token outside the vocabulary, for no token at
+        all, or where the window would be left.
+        """
+        architecture, window = self.bundle.manifest.architecture, self.bundle.manifest.window
+        if not tokens or not all(0 <= token < architecture.vocabulary for token in tokens):
+            message = f"tokens must be one or more numbers from 0 to {architecture.vocabulary - 1}"
+            raise InferenceError(message)
+        if temperature < 0 or not isfinite(temperature):
+            message = f"a temperature is 0 or above, not {temperature}"
+            raise InferenceError(message)
+        if window.mode == "hop" and len(tokens) + max_new_tokens > window.length:
+            message = f"the model reads {window.length} tokens, {len(tokens) + max_new_tokens} are asked for"
+            raise InferenceError(message)
+        backend, rng = self._engine.backend, np.random.default_rng(seed)
+        cache, found = backend.open(), list[int]()
+        try:
+            new = [Token(token, 0.0) for token in tokens]
+            for _ in range(max_new_tokens):
+                logits = backend.forward([(cache, new)])[0].astype(np.float64)
+                if temperature == 0:
+                    chosen = int(logits.argmax())
+                else:
+                    weights = np.exp((logits - logits.max()) / temperature)
+                    chosen = int(rng.choice(len(weights), p=weights / weights.sum()))
+                found.append(chosen)
+                new = [Token(chosen, 0.0)]
+        finally:
+            backend.close(cache)
+        return found
+
+
+def _number(values: Mapping[str, float], tag: str) -> str:
+    value = values.get(tag)
+    if value is None or not isfinite(value):
+        message = f"tag `{tag}` has no number: give every tag of the bundle one"
+        raise InferenceError(message)
+    return number_text(value)
+
+
+def _range_of(spec: OutputSpec) -> OutputRange:
+    """What an output's bins span; one count is the greatest step that meets each of them."""
+    knots = [Fraction(knot) for knot in spec.knots]
+    unit = 1
+    for knot in knots:
+        unit = unit * knot.denominator // gcd(unit, knot.denominator)
+    count = gcd(*(int(knot * unit) for knot in knots))
+    scale = Fraction(count or 1, unit)
+    if spec.decoding == "expectation":
+        scale /= 25  # values between the bins are meant
+    return OutputRange(scale, Fraction(0), int(knots[0] / scale), int(knots[-1] / scale))

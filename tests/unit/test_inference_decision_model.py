@@ -1,0 +1,102 @@
+"""The model in a program of one's own."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from gateway.core.errors import InferenceError
+from gateway.inference.decision_model import DecisionModel
+from gateway.inference.training.clone import DEMO_OUTPUTS, Clone, engine_of
+from gateway.plantsim.tank import Measurement, Outputs
+from tests.unit.inference_demo import BUFFER_TANK
+
+TAGS = ("TK1.P101.SP", "TK1.H101.CMD", "TK1.M101.STAGE")
+IN_FORCE = {"TK1.P101.SP": 27.0, "TK1.H101.CMD": 1.0, "TK1.M101.STAGE": 1.0}
+
+
+def inputs(level: float = 2.0, inflow: float = 12.0, temperature: float = 45.0) -> dict[str, float]:
+    return {"TK1.LT101": level, "TK1.FT101": inflow, "TK1.TT101": temperature}
+
+
+def test_it_proposes_what_the_engine_of_the_gateway_proposes() -> None:
+    model = DecisionModel.from_bundle(BUFFER_TANK, "cpu", dict(zip(TAGS, DEMO_OUTPUTS, strict=True)))
+    clone, in_force = Clone(engine_of(BUFFER_TANK)), dict(IN_FORCE)
+    for at in range(30):
+        level, temperature = 2.0 + at / 100, 45.0 - at / 50
+        before = Outputs(in_force[TAGS[0]], bool(in_force[TAGS[1]]), int(in_force[TAGS[2]]))
+        expected = clone.act(Measurement(level, 12.0, temperature), before)
+        wanted = model.propose(inputs(level, 12.0, temperature), in_force)
+
+        assert wanted.values[TAGS[0]] == Fraction(str(expected.pump_pct))
+        assert wanted.values[TAGS[1]] == int(expected.heater)
+        assert wanted.values[TAGS[2]] == expected.mixer
+        in_force = {tag: float(value) for tag, value in wanted.values.items()}
+    assert wanted.reused_tokens > 100
+    assert wanted.computed_tokens < 10
+
+
+def test_without_ranges_an_output_may_take_what_its_bins_span() -> None:
+    wanted = DecisionModel.from_bundle(BUFFER_TANK, "cpu").propose(inputs(), IN_FORCE)
+
+    assert 0 <= wanted.values["TK1.P101.SP"] <= 100
+    assert wanted.values["TK1.P101.SP"] % Fraction(1, 10) == 0
+    assert wanted.values["TK1.H101.CMD"] in {0, 1}
+    assert wanted.values["TK1.M101.STAGE"] in {0, 1, 2, 3}
+
+
+def test_it_says_where_it_runs_and_refuses_a_device_that_is_not_there() -> None:
+    model = DecisionModel.from_bundle(BUFFER_TANK)
+    assert model.truth.actual in {"CPUExecutionProvider", "CUDAExecutionProvider"}
+    if model.truth.actual == "CPUExecutionProvider":
+        with pytest.raises(InferenceError, match="no CUDA device is present"):
+            DecisionModel.from_bundle(BUFFER_TANK, "cuda:0")
+    with pytest.raises(InferenceError, match="device `gpu` is not known: use one of auto, cpu, cuda:0"):
+        DecisionModel.from_bundle(BUFFER_TANK, "gpu")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None])
+def test_a_tag_without_a_number_is_named(value: float | None) -> None:
+    model = DecisionModel.from_bundle(BUFFER_TANK, "cpu")
+    broken = {**inputs(), "TK1.FT101": value}
+    if value is None:
+        del broken["TK1.FT101"]
+
+    with pytest.raises(InferenceError, match=r"tag `TK1\.FT101` has no number"):
+        model.propose(broken, IN_FORCE)  # type: ignore[arg-type]
+    assert model.propose(inputs(), IN_FORCE).values
+
+
+def test_generation_is_greedy_at_zero_and_repeatable_above_it() -> None:
+    model = DecisionModel.from_bundle(BUFFER_TANK, "cpu")
+    start = [0, 20, 50, 80]
+
+    assert model.generate(start, 12) == model.generate(start, 12)
+    assert model.generate(start, 12)[:1] == model.generate(start, 1)
+    drawn = {tuple(model.generate(start, 12, temperature=3.0, seed=seed)) for seed in range(4)}
+    assert len(drawn) > 1
+    assert model.generate(start, 12, temperature=3.0, seed=1) == model.generate(
+        start, 12, temperature=3.0, seed=1
+    )
+    assert model.generate(start, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("tokens", "temperature", "said"),
+    [
+        ([], 0.0, "one or more numbers from 0 to 149"),
+        ([150], 0.0, "from 0 to 149"),
+        ([1], -1.0, "0 or above"),
+    ],
+)
+def test_what_cannot_be_generated_from_is_refused(tokens: list[int], temperature: float, said: str) -> None:
+    model = DecisionModel.from_bundle(BUFFER_TANK, "cpu")
+    with pytest.raises(InferenceError, match=said):
+        model.generate(tokens, 3, temperature)
+
+
+def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InferenceError, match=r"bundle\.json cannot be read"):
+        DecisionModel.from_bundle(tmp_path)
