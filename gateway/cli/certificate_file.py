@@ -236,7 +236,7 @@ def _nearest(record: DecisionRecord) -> str:
         for f in record.findings
         if isinstance(f, Holds | Violated)
         and f.margin is not None
-        and not (isinstance(f, Violated) and f.kind == "informational")
+        and not (isinstance(f, Violated) and f.kind in {"informational", "monitor"})
         and not f.constraint.endswith(".range")  # an action at the end of its range is no news
     ]
     if not found:

@@ -23,6 +23,7 @@ def explain(out: Console, view: DecisionView) -> None:
     _print_setpoints(out, view)
     _print_counterexample(out, view)
     _print_margins(out, view)
+    _print_reported(out, view)
     _print_shadow(out, view)
     _print_inputs(out, view.inputs)
     _print_facts(out, view)
@@ -69,7 +70,17 @@ def _print_margins(out: Console, view: DecisionView) -> None:
     table = _section("constraint", "margin")
     for name, margin in view.margins:
         table.add_row(name, Text(margin, "red" if margin.startswith("-") else ""))
-    _print_section(out, "margins, nearest first; ranges that hold last", table)
+    _print_section(out, "margins, nearest first; what refuses nothing last", table)
+
+
+def _print_reported(out: Console, view: DecisionView) -> None:
+    """Violated, and no reason for the verdict."""
+    if not view.reported:
+        return
+    out.print()
+    out.print(Text("violated, only reported (refuses nothing)", style="bold"))
+    for sentence in view.reported:
+        out.print(f"  {sentence}")
 
 
 def _print_shadow(out: Console, view: DecisionView) -> None:

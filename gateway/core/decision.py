@@ -86,7 +86,7 @@ class Violated:
 
     module: str
     constraint: str
-    kind: str  # critical, standard, informational
+    kind: str  # critical, standard; informational or monitor, which refuse nothing
     margin: Fraction | None  # negative: by how much the limit is missed; None: it has no distance
     witness: Mapping[str, Fraction]
     message: str = ""

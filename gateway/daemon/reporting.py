@@ -9,7 +9,7 @@ from collections.abc import Callable
 import structlog
 
 from gateway.core.clock import Clock
-from gateway.core.decision import DecisionRecord, Mode, Refused, Undetermined, WriteOutcome
+from gateway.core.decision import DecisionRecord, Mode, Refused, Undetermined, Violated, WriteOutcome
 from gateway.core.errors import StorageError
 from gateway.core.tag import TagDefinition, TagId
 from gateway.daemon.views import decision_view
@@ -22,6 +22,8 @@ log = structlog.get_logger().bind(component="reporting")
 
 _RECENT = 2_000
 _ALARM_SEVERITY = 700  # OPC 10000-9: high
+_NOT_WRITTEN = "the PLC keeps or takes control; the model's setpoints are not written as proposed"
+_WATCHED_ONLY = "none for what is written: the rule refuses nothing, it is only watched"
 
 
 class Reporter:
@@ -82,7 +84,7 @@ class Reporter:
             active=state.active,
             acknowledged=state.acknowledged,
             cause=state.cause,
-            consequence="the PLC keeps or takes control; the model's setpoints are not written as proposed"
+            consequence=(_WATCHED_ONLY if point.alarm.only_watched else _NOT_WRITTEN)
             + ("; the point cannot be armed before an engineer acknowledges this" if latched else ""),
             action=f"read `o3ctl explain {point.last_decision}`, mend the cause, then `o3ctl ack {source}`",
         )
@@ -147,7 +149,18 @@ class Reporter:
         if record.write_outcome not in (None, WriteOutcome.CONFIRMED, WriteOutcome.REFUSED):
             cause = f"writes to the PLC end as {record.write_outcome.value}"
         suppressed = point.mode in (Mode.SHADOW, Mode.OFF)
-        return point.alarm.judge(cause, self._clock.monotonic(), suppressed=suppressed)
+        watched = _watched(record)
+        return point.alarm.judge(cause, self._clock.monotonic(), suppressed=suppressed, watched=watched)
+
+
+def _watched(record: DecisionRecord) -> dict[str, str]:
+    """By name, what no action can influence and is violated: reported, and nothing refused for it (S5)."""
+    return {
+        f"{f.module}/{f.constraint}": f"{f.module}/{f.constraint} is violated, and no action can influence it"
+        + (f": {f.message}" if f.message else "")
+        for f in record.findings
+        if isinstance(f, Violated) and f.kind == "monitor"
+    }
 
 
 def _denied_wish(record: DecisionRecord) -> bool:

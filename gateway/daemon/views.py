@@ -25,6 +25,8 @@ from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue, decimal_te
 from gateway.link.messages import DecisionView, PointState, ResidualState, TagInfo, TagState
 from gateway.pipeline.point import Point
 
+_REFUSE_NOTHING = frozenset({"informational", "monitor"})
+
 
 def tag_state(tag: TagId, value: TagValue) -> TagState:
     """A tag's sample for the Feed."""
@@ -91,7 +93,8 @@ def decision_view(
         else {},
         setpoints={v.tag: _shown(v.tag, v.value, definitions) for v in record.written},
         written_by=record.written_by,
-        violated=[f"{f.module}/{f.constraint}" for f in violated],
+        violated=[f"{f.module}/{f.constraint}" for f in violated if f.kind not in _REFUSE_NOTHING],
+        reported=[_reported(f) for f in violated if f.kind in _REFUSE_NOTHING],
         counterexample=counterexample.text if counterexample else "",
         counterexample_json=_counterexample_json(counterexample, violated),
         margins=_margins(record.findings),
@@ -146,10 +149,16 @@ def _explained(record: DecisionRecord) -> tuple[Counterexample | None, str]:
             return None, ""
 
 
+def _reported(finding: Violated) -> str:
+    """A violated rule that refuses nothing, with its message."""
+    name = f"{finding.module}/{finding.constraint}"
+    return f"{name}: {finding.message}" if finding.message else name
+
+
 def _would_have_said(finding: Finding) -> str:
     """What a module in shadow has against a decision; empty where it has nothing."""
     match finding:
-        case Violated(kind="informational"):
+        case Violated(kind=kind) if kind in _REFUSE_NOTHING:
             return ""
         case Violated(module, constraint, margin=margin, where=where):
             missed = f", missed by {decimal_text(_thousandth(-margin))}" if margin is not None else ""
@@ -184,7 +193,8 @@ def _counterexample_json(counterexample: Counterexample | None, violated: list[V
 def _margins(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
     """Margins, nearest limit first; displayed limits round outward by being shown exactly (S29).
 
-    A variable's own range comes last while it holds: a pump at full speed and any switch stand at its end.
+    A variable's own range comes last while it holds: a pump at full speed and any switch stand at its end. So
+    does a violated rule that refuses nothing.
     `-` is the margin of a violated rule about switches alone: it does not hold, and there is no distance.
     """
     rows: list[tuple[bool, Fraction, str, str]] = []
@@ -193,9 +203,9 @@ def _margins(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
             case Holds(module, constraint, Fraction() as margin):
                 last = constraint.endswith(".range")
                 rows.append((last, margin, f"{module}/{constraint}", _short(margin)))
-            case Violated(module, constraint, _, missed):
+            case Violated(module, constraint, kind, missed):
                 text = "-" if missed is None else _short(missed)
-                rows.append((False, missed or Fraction(0), f"{module}/{constraint}", text))
+                rows.append((kind in _REFUSE_NOTHING, missed or Fraction(0), f"{module}/{constraint}", text))
             case Holds() | Unknown():
                 continue
     return [(name, text) for _, _, name, text in sorted(rows)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+_NOTHING: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,62 +17,112 @@ class AlarmState:
     cause: str
     since: float  # monotonic s
 
+    @property
+    def stands(self) -> bool:
+        """Whether there is still something to see."""
+        return self.active or not self.acknowledged
+
+
+_QUIET = AlarmState(active=False, acknowledged=True, cause="", since=0.0)
+
+
+@dataclass(slots=True)
+class _Line:
+    """The delays of one trouble."""
+
+    bad_in_a_row: int = 0
+    last_bad: float | None = None
+    state: AlarmState = _QUIET
+
 
 class PointAlarm:
-    """Raised after `on_after` bad decisions in a row, cleared after `off_after_s` without one."""
+    """Raised after `on_after` bad decisions in a row, cleared after `off_after_s` without one.
+
+    What is only watched, and refuses nothing (S5), has a line of its own in the same alarm, with the same
+    delays: it neither hides a trouble of the decisions nor is hidden by one.
+    """
 
     def __init__(self, on_after: int = 3, off_after_s: float = 5.0) -> None:
         self._on_after, self._off_after_s = on_after, off_after_s
-        self._bad_in_a_row = 0
-        self._last_bad: float | None = None
+        self._own = _Line()
+        self._watched: dict[str, _Line] = {}  # by the name of what is watched
         self._latched = False
-        self.state = AlarmState(active=False, acknowledged=True, cause="", since=0.0)
 
-    def judge(self, cause: str, now: float, *, suppressed: bool) -> bool:
-        """Take one decision's trouble ("" for none); True when the alarm's state changed."""
+    @property
+    def state(self) -> AlarmState:
+        """All lines as one alarm."""
+        lines = [line.state for line in (self._own, *self._watched.values()) if line.state.stands]
+        if not lines or lines == [self._own.state]:
+            return self._own.state
+        return AlarmState(
+            active=any(line.active for line in lines),
+            acknowledged=all(line.acknowledged for line in lines),
+            cause="; ".join(line.cause for line in lines),
+            since=min(line.since for line in lines),
+        )
+
+    @property
+    def only_watched(self) -> bool:
+        """Whether the alarm stands for nothing that stops a decision or a write."""
+        return not self._own.state.stands and any(line.state.stands for line in self._watched.values())
+
+    def judge(
+        self, cause: str, now: float, *, suppressed: bool, watched: Mapping[str, str] = _NOTHING
+    ) -> bool:
+        """Take one decision's trouble ("" for none), and by name what is watched; True when it changed."""
         before = self.state
-        if suppressed:
-            self._bad_in_a_row = 0
-            if self.state.active:
-                self.state = AlarmState(
-                    active=False, acknowledged=before.acknowledged, cause=before.cause, since=now
-                )
-            return self.state != before
-        if cause:
-            self._bad_in_a_row += 1
-            self._last_bad = now
-            if self._bad_in_a_row >= self._on_after and not self.state.active:
-                kept = before.cause if self._latched else cause  # what a person must clear comes first
-                self.state = AlarmState(active=True, acknowledged=False, cause=kept, since=now)
-        else:
-            self._bad_in_a_row = 0
-            quiet = self._last_bad is None or now - self._last_bad >= self._off_after_s
-            if self.state.active and quiet:
-                self.state = AlarmState(
-                    active=False, acknowledged=before.acknowledged, cause=before.cause, since=now
-                )
+        self._take(self._own, cause, now, suppressed=suppressed, latched=self._latched)
+        for name in {**self._watched, **watched}:
+            line = self._watched.setdefault(name, _Line())
+            self._take(line, watched.get(name, ""), now, suppressed=suppressed)
+        self._forget()
         return self.state != before
 
     def trip(self, cause: str, now: float) -> bool:
         """Raise at once, for what needs no delay (a change nobody requested); True when it changed."""
         before = self.state
-        if not self.state.active:
-            self.state = AlarmState(active=True, acknowledged=False, cause=cause, since=now)
-        self._last_bad = now
+        if not self._own.state.active:
+            self._own.state = AlarmState(active=True, acknowledged=False, cause=cause, since=now)
+        self._own.last_bad = now
         return self.state != before
 
     def latch(self, cause: str, now: float) -> bool:
         """Raise what stands until a person acknowledges it, over what stood before; True when it changed."""
-        before = self.state
-        if not (self._latched and before.cause == cause and not before.acknowledged):
-            self.state = AlarmState(active=True, acknowledged=False, cause=cause, since=now)
-        self._latched, self._last_bad = True, now
+        before, own = self.state, self._own.state
+        if not (self._latched and own.cause == cause and not own.acknowledged):
+            self._own.state = AlarmState(active=True, acknowledged=False, cause=cause, since=now)
+        self._latched, self._own.last_bad = True, now
         return self.state != before
 
     def acknowledge(self) -> bool:
         """A person has seen it; True when that was news."""
         before, self._latched = self.state, False
-        self.state = AlarmState(
-            active=before.active, acknowledged=True, cause=before.cause, since=before.since
-        )
+        for line in (self._own, *self._watched.values()):
+            line.state = replace(line.state, acknowledged=True)
+        self._forget()
         return self.state != before
+
+    def _take(self, line: _Line, cause: str, now: float, *, suppressed: bool, latched: bool = False) -> None:
+        before = line.state
+        if suppressed:
+            line.bad_in_a_row = 0
+            if before.active:
+                line.state = replace(before, active=False, since=now)
+        elif cause:
+            line.bad_in_a_row += 1
+            line.last_bad = now
+            if line.bad_in_a_row >= self._on_after and not before.active:
+                kept = before.cause if latched else cause  # what a person must clear comes first
+                line.state = AlarmState(active=True, acknowledged=False, cause=kept, since=now)
+        else:
+            line.bad_in_a_row = 0
+            quiet = line.last_bad is None or now - line.last_bad >= self._off_after_s
+            if before.active and quiet:
+                line.state = replace(before, active=False, since=now)
+
+    def _forget(self) -> None:
+        """What is watched and has nothing to say any more."""
+        for name in [
+            n for n, line in self._watched.items() if not line.bad_in_a_row and not line.state.stands
+        ]:
+            del self._watched[name]

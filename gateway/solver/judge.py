@@ -286,7 +286,7 @@ class Judge:
         finding = Violated(
             rule.module,
             rule.constraint.id,
-            rule.constraint.kind,
+            rule.constraint.told_as,
             missed(self.rules, worst.scaled, within),
             assignment,
             rule.constraint.message,

@@ -84,6 +84,11 @@ class Constraint:
     row: str = ""  # its id in an imported table
     monitor: bool = False  # no action can influence it: reported, and refuses nothing
 
+    @property
+    def told_as(self) -> str:
+        """Its kind in a finding: `monitor` where it would refuse if an action could influence it (S5)."""
+        return "monitor" if self.monitor and self.kind != "informational" else self.kind
+
 
 @dataclass(frozen=True, slots=True)
 class Ramp:

@@ -108,7 +108,7 @@ class Trial:
         return Violated(
             rule.module,
             rule.constraint.id,
-            rule.constraint.kind,
+            rule.constraint.told_as,
             None if margin is None else min(margin, Fraction(0)),
             shown_point(self._rules, plan, duty, witness, point, start),
             rule.constraint.message,

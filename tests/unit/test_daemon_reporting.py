@@ -18,6 +18,7 @@ from gateway.core.decision import (
     Refused,
     RegisterValue,
     Undetermined,
+    Violated,
     WriteOutcome,
 )
 from gateway.daemon.reporting import Reporter
@@ -145,3 +146,36 @@ def test_an_alarm_that_ended_stands_until_it_is_acknowledged(tmp_path: Path) -> 
         "link:plc1", active=False, acknowledged=True, cause="lost", consequence="c", action="a"
     )
     assert told.reporter.alarms == {}
+
+
+OFF_SPEC = Violated(
+    "column", "spec", "monitor", Fraction(-1, 100), {}, "the product is off its specification"
+)
+
+
+def test_s5_s28_a_violated_monitor_is_a_line_of_the_points_alarm_and_says_that_it_refuses_nothing(
+    tmp_path: Path,
+) -> None:
+    told = Told(tmp_path)
+    for _ in range(3):
+        told.decide(
+            Permitted((pump(50),)),
+            written=(pump(50),),
+            written_by="verdict",
+            write_outcome=WriteOutcome.CONFIRMED,
+            findings=(OFF_SPEC,),
+        )
+    (alarm,) = told.alarms
+    assert alarm.source == "point:tank"
+    assert alarm.cause == (
+        "column/spec is violated, and no action can influence it: the product is off its specification"
+    )
+    assert "refuses nothing" in alarm.consequence
+    assert told.house.point.blocked == ""
+
+
+def test_s28_an_informational_rule_that_is_violated_is_no_alarm(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    for _ in range(5):
+        told.decide(Permitted(()), findings=(replace(OFF_SPEC, kind="informational"),))
+    assert told.alarms == []

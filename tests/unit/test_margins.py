@@ -94,6 +94,15 @@ def test_s29_people_see_a_dash_where_there_is_no_distance() -> None:
     assert margin_text("-0.0001") == "-0.001"
 
 
+def test_s5_s29_what_refuses_nothing_is_neither_the_nearest_margin_nor_what_refused() -> None:
+    watched = Violated("plant", "spec", "monitor", Fraction(-3), {}, "off-spec", "plant.json:7")
+    told = decision_view(a_record(watched, Holds("plant", "level", Fraction(2))), "", TAGS)
+
+    assert told.margins == [("plant/level", "2"), ("plant/spec", "-3")]
+    assert told.violated == []
+    assert told.reported == ["plant/spec: off-spec"]
+
+
 def test_both_judges_count_the_entries_of_a_safe_set_from_one() -> None:
     ours = {r.constraint.id for r in rule_set().safe_set}
     theirs = {r.id for r in read_source(BUFFER_TANK.read_text(encoding="utf-8")).safe_set}

@@ -92,3 +92,46 @@ def test_s28_what_is_latched_stands_unacknowledged_whatever_stood_before_and_com
     alarm.judge("", 40.0, suppressed=False)
     alarm.judge("undetermined again", 41.0, suppressed=False)
     assert alarm.state.cause == "undetermined again"
+
+
+WATCHED = {"plant/spec": "plant/spec is violated, and no action can influence it: off-spec"}
+
+
+def test_s28_what_is_only_watched_is_a_line_of_its_own_in_the_one_alarm() -> None:
+    alarm = active()
+    for n in range(3):
+        alarm.judge(CAUSE, 110.0 + n, suppressed=False, watched=WATCHED)
+    assert alarm.state.cause == f"{CAUSE}; {WATCHED['plant/spec']}"
+    assert not alarm.only_watched
+    alarm.acknowledge()
+    assert alarm.judge("", 120.0, suppressed=False, watched=WATCHED) is True
+    assert (alarm.state.active, alarm.state.cause) == (True, WATCHED["plant/spec"])
+    assert alarm.only_watched
+
+
+def test_s28_a_new_line_in_an_acknowledged_alarm_asks_to_be_seen() -> None:
+    alarm = active()
+    alarm.acknowledge()
+    changes = [alarm.judge(CAUSE, 110.0 + n, suppressed=False, watched=WATCHED) for n in range(4)]
+    assert changes == [False, False, True, False]
+    assert not alarm.state.acknowledged
+
+
+def test_s28_a_watched_line_has_the_alarms_delays_ends_by_itself_and_stands_until_acknowledged() -> None:
+    alarm = PointAlarm()
+    for n in range(2):
+        assert alarm.judge("", 100.0 + n, suppressed=False, watched=WATCHED) is False
+    assert alarm.judge("", 102.0, suppressed=False, watched=WATCHED) is True
+    assert alarm.judge("", 104.0, suppressed=False) is False
+    assert alarm.judge("", 107.0, suppressed=False) is True
+    assert (alarm.state.active, alarm.state.acknowledged) == (False, False)
+    assert alarm.acknowledge() is True
+    assert (alarm.state.cause, alarm.only_watched) == ("", False)
+
+
+def test_s28_in_shadow_a_watched_line_is_no_alarm() -> None:
+    alarm = PointAlarm(on_after=1)
+    assert alarm.judge("", 100.0, suppressed=True, watched=WATCHED) is False
+    alarm.judge("", 101.0, suppressed=False, watched=WATCHED)
+    assert alarm.judge("", 102.0, suppressed=True, watched=WATCHED) is True
+    assert not alarm.state.active

@@ -362,7 +362,7 @@ def test_s5_a_monitor_is_reported_and_does_not_refuse() -> None:
     asked = RuleSet.of((small(rule("l <= 1", "high"), dynamics={"g": "g"}),), 1)
 
     assert isinstance(watched.verdict, Permitted)
-    assert [f.constraint for f in watched.findings if isinstance(f, Violated)] == ["high"]
+    assert {f.constraint: f.kind for f in watched.findings if isinstance(f, Violated)} == {"high": "monitor"}
     assert verdict(small(rule("l <= 1", "high")), HERE) == "Refused"
     assert "no module in force declares" in asked.armable((TagId("P"),), ())
 
