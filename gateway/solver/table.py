@@ -77,8 +77,9 @@ class Table:
             yield self._node(formula)
 
     def _node(self, formula: Row | Rows) -> int | _Parts:
+        formula = _without_shell(formula)
         if isinstance(formula, Rows):
-            nodes = tuple(self._node(part) for part in formula.parts)
+            nodes = tuple(self._node(part) for part in _flat(formula))
             rows = [node for node in nodes if isinstance(node, int)]
             if len(rows) < len(nodes):
                 return _Parts(formula.every, nodes)
@@ -172,6 +173,25 @@ class Table:
             elif stateful is None or found[0] > stateful[0]:
                 stateful = found
         return stateful or settled or (-VACUOUS, -1)
+
+
+def _flat(formula: Rows) -> Iterator[Row | Rows]:
+    """Its parts, and in place of one that is of its own kind the parts of that."""
+    for part in map(_without_shell, formula.parts):
+        if isinstance(part, Rows) and part.parts and part.every == formula.every:
+            yield from _flat(part)
+        else:
+            yield part
+
+
+def _without_shell(formula: Row | Rows) -> Row | Rows:
+    """What a group of one says. As the only alternative a row about actions alone has no distance."""
+    while isinstance(formula, Rows) and len(formula.parts) == 1:
+        part = formula.parts[0]
+        if not formula.every and (isinstance(part, Rows) or part.settled):
+            break
+        formula = part
+    return formula
 
 
 def _picking(ends: list[int]) -> _Ends:
