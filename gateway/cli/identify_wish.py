@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -73,7 +74,7 @@ def told(options: Options) -> Told:
         fail("o3ctl: none of the tags is an action: nothing would be left to decide in such a module")
     targets = tuple(names[_one_of(TagId(t), tags, "--target")] for t in options.targets)
     return Told(
-        module=f"{(point.id if point else options.table.stem if options.table else 'module')}".replace(
+        module=_module_id(point.id if point is not None else (options.table or Path()).stem),
             ".", "-"
         ),
         point=point.id if point is not None else "",
@@ -83,6 +84,12 @@ def told(options: Options) -> Told:
         audit=_audit(options, config),
         watched=config.gateway.constraints_dir if config is not None else None,
     )
+
+
+def _module_id(word: str) -> str:
+    """The word as a module may be called: a letter first, then letters, digits, `_` and `-`."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", word).strip("-")[:60]
+    return plain if plain[:1].isalpha() else f"m-{plain}"
 
 
 def _config(options: Options) -> GatewayConfig | None:

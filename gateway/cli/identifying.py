@@ -23,56 +23,64 @@ _SINCE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 
 
-def identify(  # one option a line of the help
-    point: Annotated[
-        str | None, typer.Option("--point", metavar="POINT", help="A decision point's id.")
-    ] = None,
-    since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="How far back decisions count, such as 30d or 12h.")
-    ] = "30d",
-    table: Annotated[
-        Path | None,
-        typer.Option("--csv", metavar="FILE", help="A table with a time column and a column for each tag."),
-    ] = None,
-    time_column: Annotated[
-        str | None,
-        typer.Option("--time", metavar="COLUMN", help="The table's time column (default: the first)."),
-    ] = None,
+_Since = Annotated[
+    str, typer.Option("--since", metavar="TIME", help="How far back decisions count, such as 30d or 12h.")
+]
+_Point = Annotated[str | None, typer.Option("--point", metavar="POINT", help="A decision point's id.")]
+_Table = Annotated[
+    Path | None,
+    typer.Option("--csv", metavar="FILE", help="A table with a time column and a column for each tag."),
+]
+_Time = Annotated[
+    str | None,
+    typer.Option("--time", metavar="COLUMN", help="The table's time column (default: the first)."),
+]
+_Like = Annotated[
+    Path | None,
+    typer.Option("--like", metavar="M.json", help="A module to take names, errors and step from."),
+]
+_State = Annotated[
+    Path | None, typer.Option("--state-dir", metavar="DIR", help="Default: as the configuration says.")
+]
+_Step = Annotated[str | None, typer.Option("--step", metavar="TIME", help="The module's step, such as 1s.")]
+_Errors = Annotated[
+    list[str] | None,
+    typer.Option("--error", metavar="TAG=VALUE", help="What a transmitter may be off by; may be repeated."),
+]
+_Targets = Annotated[
+    list[str] | None,
+    typer.Option("--target", metavar="TAG", help="Only this tag gets dynamics; may be repeated."),
+]
+_LeaveOut = Annotated[
+    list[str] | None,
+    typer.Option("--leave-out", metavar="TAG", help="Fit without this tag; may be repeated."),
+]
+_Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="DRAFT.json", help="Write the draft here, its evidence beside it."
+    ),
+]
+_Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE.png", help="Plot residuals and bands (matplotlib).")
+]
+
+
+def identify(
+    point: _Point = None,
+    since: _Since = "30d",
+    table: _Table = None,
+    time_column: _Time = None,
     config: Config = None,
     tags: TagsCsv = None,
-    like: Annotated[
-        Path | None,
-        typer.Option("--like", metavar="M.json", help="A module to take names, errors and step from."),
-    ] = None,
-    state_dir: Annotated[
-        Path | None, typer.Option("--state-dir", metavar="DIR", help="Default: as the configuration says.")
-    ] = None,
-    step: Annotated[
-        str | None, typer.Option("--step", metavar="TIME", help="The module's step, such as 1s.")
-    ] = None,
-    error: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--error", metavar="TAG=VALUE", help="What a transmitter may be off by; may be repeated."
-        ),
-    ] = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option("--target", metavar="TAG", help="Only this tag gets dynamics; may be repeated."),
-    ] = None,
-    leave_out: Annotated[
-        list[str] | None,
-        typer.Option("--leave-out", metavar="TAG", help="Fit without this tag; may be repeated."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="DRAFT.json", help="Write the draft here, its evidence beside it."
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE.png", help="Plot residuals and bands (matplotlib).")
-    ] = None,
+    like: _Like = None,
+    state_dir: _State = None,
+    step: _Step = None,
+    error: _Errors = None,
+    target: _Targets = None,
+    leave_out: _LeaveOut = None,
+    output: _Output = None,
+    plot: _Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit dynamics and disturbance bands to recorded data, as a draft; status 1 where that cannot be done."""

@@ -141,7 +141,7 @@ def test_tags_of_a_table_may_come_from_a_tag_list_and_unstated_errors_are_said_t
 
 def test_iso_times_semicolons_and_qualities_are_read(tmp_path: Path) -> None:
     path = _table(
-        tmp_path / "t.csv",
+        tmp_path / "2026 März.csv",
         tank(seed=2),
         separator=";",
         stamp=lambda k: f"2026-05-04T{7 + k // 3600:02}:{k // 60 % 60:02}:{k % 60:02}+00:00",
@@ -156,6 +156,7 @@ def test_iso_times_semicolons_and_qualities_are_read(tmp_path: Path) -> None:
     result = _run("--csv", path, "--like", LIKE, "--target", "TK1.LT101")
 
     assert result.exit_code == 0, result.output
+    assert '"id": "m-2026-M-rz"' in result.output
     assert "`level`: 20 samples not Good, 0 no numbers and 1 gaps were left out" in result.output
 
 
