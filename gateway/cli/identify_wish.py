@@ -75,8 +75,6 @@ def told(options: Options) -> Told:
     targets = tuple(names[_one_of(TagId(t), tags, "--target")] for t in options.targets)
     return Told(
         module=_module_id(point.id if point is not None else (options.table or Path()).stem),
-            ".", "-"
-        ),
         point=point.id if point is not None else "",
         channels=channels,
         targets=targets or None,
