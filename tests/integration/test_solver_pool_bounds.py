@@ -62,7 +62,7 @@ async def test_every_worker_has_a_bound_of_memory_that_the_kernel_keeps(pool: Ch
 
 # A set that is too much for a worker must not be the end of the machine, nor of the set in force.
 async def test_a_set_beyond_the_bound_is_refused_and_the_one_in_force_goes_on() -> None:
-    small = CheckerPool(1, CLOCK, memory_bytes=90 << 20)
+    small = CheckerPool(1, CLOCK, memory_bytes=130 << 20)
     await small.start()
     try:
         await small.load(rule_set())
