@@ -51,7 +51,9 @@ def backtest_file(
     state_dir: Annotated[
         Path | None,
         typer.Option(
-            "--state-dir", metavar="DIR", help="The gateway's state_dir (default: the installed one)."
+            "--state-dir",
+            metavar="DIR",
+            help="The gateway's state_dir (default: --config's, else the installed one).",
         ),
     ] = None,
     tags: TagsCsv = None,
@@ -71,7 +73,7 @@ def backtest_file(
         raise typer.BadParameter("--plot takes a file that ends in .png, or the word `terminal`")
     processes, assumed = jobs or os.cpu_count() or 1, tags is None and config is None
     try:
-        stretcher = stretcher_of(file, against, log_file(state_dir), point, (tags, config))
+        stretcher = stretcher_of(file, against, log_file(state_dir, config), point, (tags, config))
         report = _judged(stretcher, begins_ns, processes, assumed=assumed)
     except StorageError as exc:
         fail(f"o3ctl: {exc}")

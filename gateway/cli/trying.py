@@ -45,7 +45,9 @@ def try_file(
     state_dir: Annotated[
         Path | None,
         typer.Option(
-            "--state-dir", metavar="DIR", help="The gateway's state_dir (default: the installed one)."
+            "--state-dir",
+            metavar="DIR",
+            help="The gateway's state_dir (default: --config's, else the installed one).",
         ),
     ] = None,
     tags: TagsCsv = None,
@@ -61,7 +63,9 @@ def try_file(
 
     ends = time.monotonic() + seconds_of(lasting)
     try:
-        stretcher = backtesting.stretcher_of(file, against, log_file(state_dir), point, (tags, config))
+        stretcher = backtesting.stretcher_of(
+            file, against, log_file(state_dir, config), point, (tags, config)
+        )
         try:
             follow = Following(stretcher, _json_line if as_json else _line)
             if not as_json:

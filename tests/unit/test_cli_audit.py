@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,10 +12,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from gateway.cli.auditing import log_file
 from gateway.cli.main import app
 from gateway.core.clock import FakeClock
 from gateway.storage.audit import AuditLog
 from gateway.storage.offline import verify_file
+
+DEMO = Path(__file__).parents[2] / "packaging" / "demo"
 
 
 def written(folder: Path, events: int) -> Path:
@@ -69,3 +73,14 @@ def test_how_far_the_walk_is_can_be_heard(tmp_path: Path) -> None:
     heard: list[tuple[int, int]] = []
     verify_file(written(tmp_path, 1200), lambda count, total: heard.append((count, total)))
     assert heard == [(500, 1200), (1000, 1200), (1200, 1200)]
+
+
+# Who names the configuration has named the folder; a second option for it would be asked for in vain.
+def test_the_log_of_a_configuration_is_the_one_in_its_state_folder(tmp_path: Path) -> None:
+    for file in DEMO.iterdir():
+        shutil.copyfile(file, tmp_path / file.name)
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "engineer.hash").write_text("x")
+
+    assert log_file(None, tmp_path / "gateway.toml") == tmp_path / "state" / "audit.sqlite"
+    assert log_file(tmp_path, tmp_path / "gateway.toml") == tmp_path / "audit.sqlite"
