@@ -60,6 +60,12 @@ def test_s29_no_page_calls_anything_proved_safe(page: Path) -> None:
     assert _PROMISES.findall(page.read_text(encoding="utf-8")) == []
 
 
+# Rule numbers are the developers' own; a reader cannot look them up.
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_no_page_speaks_in_rule_numbers(page: Path) -> None:
+    assert re.findall(r"\bS[0-9]{1,2}\b", page.read_text(encoding="utf-8")) == []
+
+
 def test_a_verb_that_is_none_is_found() -> None:
     assert unknown_verbs("type `o3ctl statsu` or o3ctl runtime aprove x") == [
         "o3ctl statsu",
