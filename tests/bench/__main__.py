@@ -18,7 +18,16 @@ from rich.console import Console
 
 from tests.bench.report import BUDGETS, Figure, show, verdict
 
-BENCHMARKS = ("backtest", "closed_loop", "decision_latency", "memory", "solver", "swap", "tclab")
+BENCHMARKS = (
+    "backtest",
+    "closed_loop",
+    "decision_latency",
+    "memory",
+    "safe_interval",
+    "solver",
+    "swap",
+    "tclab",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
