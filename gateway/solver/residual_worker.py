@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import socket
 from collections.abc import Mapping
@@ -114,7 +115,7 @@ def main() -> None:
     parser.add_argument("--socket-fd", type=int, required=True)
     fd: int = parser.parse_args().socket_fd
     os.nice(_LOW_PRIORITY)
-    with socket.socket(fileno=fd) as sock:
+    with socket.socket(fileno=fd) as sock, contextlib.suppress(BrokenPipeError):  # whoever asked is gone
         serve(sock)
 
 
