@@ -15,7 +15,7 @@ from gateway.solver.condense import LEASE_S, Plan, condense
 from gateway.solver.course import Course
 from gateway.solver.interval import SCALE, outward
 from gateway.solver.ruleset import RuleSet
-from tests.unit.solver_small import small
+from tests.unit.solver_small import Plant, rule, small, verdict
 
 SCAN_S = 0.02
 NEW = 85.0  # %
@@ -105,3 +105,22 @@ def test_s1_what_depends_on_a_guard_may_not_have_moved_when_the_step_ends() -> N
     _, second, *_ = courses(10, HELD, "2")
 
     assert second[1] == NEW
+
+
+# S1: in place of a safe set, a set that the backup reaches within the horizon.
+@pytest.mark.parametrize(
+    ("level", "pump", "expected"),
+    [(2.0, "40", "Permitted"), (2.9, "40", "Permitted"), (3.9, "100", "Refused"), (3.2, "60", "Refused")],
+)
+def test_s1_a_terminal_set_is_reached_by_the_backup_from_wherever_a_proposal_leads(
+    level: float, pump: str, expected: str
+) -> None:
+    filling = small(
+        rule("l <= 4", "top", always=True),
+        dynamics={"l": "l + 0.002*p - 0.04"},  # 20 % stands still
+        backup=[{"p": "ramp(0, 10)"}, {"h": False}, {"s": "hold"}],
+        horizon=14,
+        terminal=["l <= 3.4", "p <= 20"],
+    )
+
+    assert verdict(filling, Plant(l=level, old={"P": pump})) == expected

@@ -381,25 +381,6 @@ CASES = [
 ]
 
 
-# S1: in place of a safe set, a set that the backup reaches within the horizon.
-@pytest.mark.parametrize(
-    ("level", "pump", "expected"),
-    [(2.0, "40", "Permitted"), (2.9, "40", "Permitted"), (3.9, "100", "Refused"), (3.2, "60", "Refused")],
-)
-def test_s1_a_terminal_set_is_reached_by_the_backup_from_wherever_a_proposal_leads(
-    level: float, pump: str, expected: str
-) -> None:
-    filling = small(
-        rule("l <= 4", "top", always=True),
-        dynamics={"l": "l + 0.002*p - 0.04"},  # 20 % stands still
-        backup=[{"p": "ramp(0, 10)"}, {"h": False}, {"s": "hold"}],
-        horizon=14,
-        terminal=["l <= 3.4", "p <= 20"],
-    )
-
-    assert verdict(filling, Plant(l=level, old={"P": pump})) == expected
-
-
 def test_margins_come_nearest_first_and_alternatives_have_theirs() -> None:
     found = judged(small(rule("p <= 41", "near"), rule("p <= 90", "far")), HERE).findings
     near = [
