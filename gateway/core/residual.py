@@ -43,7 +43,7 @@ def broken(residuals: Iterable[Residual], unit_of: dict[TagId, str] | None = Non
     outside = f"{worst.outside:.4g} {(unit_of or {}).get(worst.tag, '')}".strip()
     steps = "one step" if worst.window == 1 else f"{worst.window} steps"
     return (
-        f"broken assumption (S16): `{worst.tag}` lies {outside} outside what was predicted {steps} before, "
+        f"broken assumption: `{worst.tag}` lies {outside} outside what was predicted {steps} before, "
         f"as {worst.missed} of its last {COUNTED} measurements did; a sensor, a bound or the dynamics of a "
         "module are wrong"
     )

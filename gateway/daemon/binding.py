@@ -130,7 +130,7 @@ class Bindings:
     def _void(self, point: PointId) -> str:
         standing, memory = self._standing[point], self._state.point(point).binding
         if memory is None or standing.sheet is None:
-            why = standing.problem or "no binding sheet is signed (S26)"
+            why = standing.problem or "no binding sheet is signed"
             return f"{why}: {_todo(point)}"
         changed = changes(standing.sheet, self._bound[point])
         if not changed:
@@ -138,7 +138,7 @@ class Bindings:
         more = f"; and {len(changed) - _SHOWN_CHANGES} more" if len(changed) > _SHOWN_CHANGES else ""
         said = "; ".join(changed[:_SHOWN_CHANGES])
         return (
-            f"the binding changed since {memory.signed_by} signed it on {_time(memory.at_utc)} (S26): "
+            f"the binding changed since {memory.signed_by} signed it on {_time(memory.at_utc)}: "
             f"{said}{more}. {_todo(point)}"
         )
 

@@ -149,7 +149,7 @@ class Rechecking:
         self._differences += 1
         wrong = [f"`{name}` can be violated" for name in found.violated]
         wrong += [f"the state set leaves out values of `{tag}`" for tag in found.left_out]
-        why = f"the independent checker differs on decision {job.decision}, which was permitted (S7): "
+        why = f"the independent checker differs on decision {job.decision}, which was permitted: "
         why += "; ".join(wrong)
         log.critical(
             "checkers_differ",

@@ -91,7 +91,7 @@ class TakeOver:
             return ""
         return (
             f"the PLC obeys owner {working.owner} in epoch {working.epoch}, and this gateway is owner "
-            f"{ours.owner} in epoch {ours.epoch} (S21): grant it at the PLC, or mend `owner` and `epoch`"
+            f"{ours.owner} in epoch {ours.epoch}: grant it at the PLC, or mend `owner` and `epoch`"
         )
 
 

@@ -133,7 +133,7 @@ class Decider:
         point, request = work.point, work.request
         if request.proposal is not None:
             if point.mode is Mode.ARMED and point.first_write_due:
-                msg = "the first write is the value in force (S23); ask again after it"
+                msg = "the first write is the value in force; ask again after it"
                 raise InferenceError(msg)
             by = f"request:{request.requested_by}"
             return register_values(request.proposal, self._store.definitions, by=by)

@@ -94,7 +94,7 @@ class Overriding(Generic[R]):
             raise ActRefusedError(f"no override of `{name}` waits to be confirmed; waiting: {waiting}")
         if who == asked.requested_by:
             raise ActRefusedError(
-                f"`{who}` asked for this override: another account with the role engineer confirms it (S25)"
+                f"`{who}` asked for this override: another account with the role engineer confirms it"
             )
         if clock.monotonic() >= asked.ends_at - LEAD_S:
             raise ActRefusedError(f"the override of `{name}` was asked for until {utc_text(asked.until_ns)}")

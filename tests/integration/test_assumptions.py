@@ -39,7 +39,7 @@ async def test_s16_an_undeclared_leak_takes_the_point_out_of_armed_until_an_engi
         tell(f"a leak of 4 mm/s: out of armed after {took:.1f} s")
         await house.panel.until(given_up, 5.0)
         alarm = await alarm_of(house)
-        assert alarm.cause.startswith(f"broken assumption (S16): `{LEVEL}` lies ")
+        assert alarm.cause.startswith(f"broken assumption: `{LEVEL}` lies ")
         assert "the PLC keeps or takes control" in alarm.consequence
         assert "the point cannot be armed before an engineer acknowledges this" in alarm.consequence
         assert f"o3ctl ack {SOURCE}" in alarm.action
@@ -94,7 +94,7 @@ async def latched(house: House) -> None:
     """Nobody can arm the point, and it says why and what to do."""
     answer = await house.ask("mode", {"point": POINT, "mode": "armed"})
     assert not answer.ok
-    assert f"cannot be armed: broken assumption (S16): `{LEVEL}` lies " in answer.error
+    assert f"cannot be armed: broken assumption: `{LEVEL}` lies " in answer.error
     assert f"then an engineer acknowledges it with `o3ctl ack {SOURCE}`" in answer.error
     assert house.picture.points[POINT].mode != "armed"
 

@@ -151,7 +151,7 @@ async def jumped_level(house: House) -> None:
     await house.panel.until(given_up, 5.0)
     took = await house.until(lambda p: p.mode == "advisory", 15, "left armed (S16)")
     refused = await house.ask("mode", {"point": POINT, "mode": "armed"})
-    assert "broken assumption (S16): `TK1.LT101` lies " in refused.error
+    assert "broken assumption: `TK1.LT101` lies " in refused.error
     broken = [view for view in house.picture.since(at) if view.outcome == "undetermined"]
     assert broken
     assert all("broken assumption" in view.reason and not view.setpoints for view in broken)

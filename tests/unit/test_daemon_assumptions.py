@@ -150,7 +150,7 @@ async def test_s16_in_shadow_a_trip_is_counted_and_keeps_the_point_from_being_ar
         house = House()
         house.point.residuals = rig.point.residuals
         why = not_armable(house.point, house.rules.current, house.store, house.writer, writes_stopped=False)
-        assert why.startswith("broken assumption (S16): `TK1.LT101` lies ")
+        assert why.startswith("broken assumption: `TK1.LT101` lies ")
         assert why.endswith("try again once the readings agree with what is predicted")
         house.point.residuals = ()
         after = not_armable(house.point, house.rules.current, house.store, house.writer, writes_stopped=False)

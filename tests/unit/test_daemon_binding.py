@@ -57,7 +57,7 @@ async def signed(folder: Path, sheet: str = SHEET, by: str = "") -> tuple[Gatewa
 
 async def test_s26_without_a_sheet_the_way_to_one_is_told(folder: Path) -> None:
     why = Gateway(folder).bindings.why_not(TANK)
-    assert why.startswith("no binding sheet is signed (S26)")
+    assert why.startswith("no binding sheet is signed")
     assert "o3ctl binding print buffer-tank > binding.csv" in why
     assert "o3ctl binding sign buffer-tank --file binding.csv" in why
 

@@ -164,9 +164,9 @@ async def test_stopping_releases_first_and_forgets_no_mode(rig: Rig) -> None:
 
 
 async def test_s26_no_point_is_armed_without_a_binding_sheet_that_stands(rig: Rig) -> None:
-    rig.modes._bindings.void = "no binding sheet is signed (S26)"  # type: ignore[attr-defined]  # the fake
+    rig.modes._bindings.void = "no binding sheet is signed"  # type: ignore[attr-defined]  # the fake
     why = await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
-    assert why == "`tank` cannot be armed: no binding sheet is signed (S26)"
+    assert why == "`tank` cannot be armed: no binding sheet is signed"
     assert rig.house.point.mode is Mode.SHADOW
     assert not await rig.modes.set_mode(rig.house.point, Mode.ADVISORY, "anna")  # any other mode may be had
 

@@ -114,7 +114,7 @@ async def test_s7_a_verdict_that_is_wrong_is_found_and_latches_the_point() -> No
         async with asyncio.timeout(30):
             await latches.one.wait()
     assert rechecking.statistics().differences == 1
-    assert "differs on decision d-1, which was permitted (S7): " in latches.latched[0]
+    assert "differs on decision d-1, which was permitted: " in latches.latched[0]
     assert "`buffer-tank/safe_set[1]` can be violated" in latches.latched[0]
 
 

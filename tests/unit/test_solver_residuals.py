@@ -139,7 +139,7 @@ def test_s16_a_leak_outside_its_band_trips_though_no_single_step_shows_it(leak: 
     tank.leak = leak
     number, why = next(trips(tank, within))
     assert number > 3
-    assert why.startswith("broken assumption (S16): `TK1.LT101` lies ")
+    assert why.startswith("broken assumption: `TK1.LT101` lies ")
     assert "steps before, as 3 of its last 5 measurements did" in why
 
 
