@@ -6,7 +6,6 @@ block a little later, as it would. Without a checker the proposal is written as 
 
 from __future__ import annotations
 
-import copy
 import random
 from collections import Counter, deque
 from collections.abc import Mapping
