@@ -67,12 +67,13 @@ class State:
 
 
 class Folding:
-    """The formulas of one plan for outputs in one order; not changed by what is folded."""
+    """The formulas of one plan for outputs in one order."""
 
     def __init__(self, rules: RuleSet, plan: Plan, order: Sequence[TagId]) -> None:
         self._rules, self._plan, self._order = rules, plan, tuple(order)
         self._rows: list[_Row] = []
         self._row_of: dict[Row, int] = {}
+        self._torn: dict[tuple[_Node, ...], tuple[str, ...]] = {}
         self._moving = frozenset(n for n in plan.symbols if n.startswith(("new:", "rate:", "e", "b")))
         demanded = ((d.rule, scaled(d.formula).formula) for d in plan.duties if plan.rules[d.rule].binding)
         self._formulas = [(rule, self._node(formula)) for rule, formula in dict.fromkeys(demanded)]
@@ -144,11 +145,17 @@ class Folding:
                 return _Found(all_of(p.condition for p in again), next((p.why for p in again if p.why), ""))
         return _Found(self._asked(node, state), SHARED)
 
-    def _shared(self, nodes: Iterable[_Node], state: State) -> frozenset[str]:
+    def _shared(self, nodes: tuple[_Node, ...], state: State) -> frozenset[str]:
         """Symbols of several parts with more than one value, not all at their worst for the same one of them.
 
         At a worst value common to all, each part is at its worst, and one of them must hold by itself.
         """
+        if nodes not in self._torn:
+            self._torn[nodes] = self._torn_between(nodes)
+        return frozenset(name for name in self._torn[nodes] if _loose(name, state))
+
+    def _torn_between(self, nodes: Iterable[_Node]) -> tuple[str, ...]:
+        """Symbols of several parts whose factors differ in sign."""
         parts_of: Counter[str] = Counter()
         signs: dict[str, set[int]] = {}
         for part in nodes:
@@ -159,11 +166,7 @@ class Folding:
                 mine.add(name)
                 signs.setdefault(name, set()).add(sign)
             parts_of.update(mine)
-        return frozenset(
-            name
-            for name, many in parts_of.items()
-            if many > 1 and signs[name] not in ({1}, {-1}) and _loose(name, state)
-        )
+        return tuple(n for n, many in parts_of.items() if many > 1 and signs[n] not in ({1}, {-1}))
 
     def _signs(self, row: _Row) -> Iterator[tuple[str, int]]:
         """Symbols with the signs of their factors; 0 where another symbol decides."""
