@@ -6,9 +6,7 @@ import pytest
 
 from gateway.solver.check import Checks
 from tests.unit.solver_demo import PATIENT, rule_set
-from tests.unit.solver_loop import Proposer, anything, draining, flooding, run, walking
-
-SCENES: list[tuple[Proposer, float]] = [(anything, 2.0), (walking, 2.0), (flooding, 3.45), (draining, 0.8)]
+from tests.unit.solver_loop import SCENES, Proposer, run
 
 
 @pytest.fixture(scope="module")

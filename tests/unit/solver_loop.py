@@ -197,6 +197,9 @@ def draining(_: random.Random, now: Acting) -> Acting:
     return min(100.0, now[0] + 9), 1, 1
 
 
+SCENES: list[tuple[Proposer, float]] = [(anything, 2.0), (walking, 2.0), (flooding, 3.45), (draining, 0.8)]
+
+
 def run(checks: Checker, propose: Proposer, start: float, seed: int, steps: int) -> Tally:
     loop = Loop(checks, seed, start=start)
     for _ in range(steps):
