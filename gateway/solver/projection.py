@@ -88,10 +88,10 @@ class Level:
         self._factor = np.abs(factor)[order]
         self._before = np.array(rows.before, dtype=kind).reshape(len(order), place)[order]
         self._limit = np.array(rows.limit, dtype=kind)[order]
-        boxes = np.array([case.box for case in cases], dtype=kind).reshape(len(cases), -1, 2)
+        width = len(cases[0].box) if cases else place + 1
+        boxes = np.array([case.box for case in cases], dtype=kind).reshape(len(cases), width, 2)
         self._first, self._last = boxes[:, :place, 0], boxes[:, :place, 1]
-        self._low = boxes[:, place, 0] if cases else boxes[:, 0, 0]
-        self._high = boxes[:, place, 1] if cases else boxes[:, 0, 1]
+        self._low, self._high = boxes[:, place, 0], boxes[:, place, 1]
         self._kind = kind
 
     def values(self, fixed: Sequence[int]) -> Spans:
