@@ -33,9 +33,8 @@ from gateway.pipeline.point import Point
 from gateway.recheck.worker import Desk, Judge, Judgement, plain, recorded_of
 from gateway.solver.check import Checks
 from tests.fakes.pipeline import COUNTEREXAMPLE, House
-from tests.property.test_solver_closed_loop import SCENES
 from tests.unit.solver_demo import BUFFER_TANK, PATIENT, Situation, proposal, rule_set
-from tests.unit.solver_loop import Loop
+from tests.unit.solver_loop import SCENES, Loop
 
 TEXT = BUFFER_TANK.read_text()
 SAFE = (Situation(), proposal("45"))
