@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,9 +28,13 @@ from gateway.core.decision import (
     StateInterval,
     StateSet,
     Undetermined,
+    Unknown,
+    Violated,
 )
 from gateway.core.quality import StatusCode
+from gateway.core.tag import TagId
 from gateway.solver.backtest.evidence import Evidence, Floats, Listed
+from gateway.solver.backtest.sweep import HOLDS, UNKNOWN, VIOLATED, Asked, Sweep, Sweeper
 from gateway.storage import chain
 from gateway.storage.codec import record_to_plain
 from tests.unit.solver_demo import HEATER, INFLOW, LEVEL, MIXER, NOW, PUMP, TEMP, Situation, proposal
@@ -93,12 +98,17 @@ def _micro(low: float, high: float) -> StateInterval:
     return StateInterval(Fraction(round(low * 1e6), 10**6), Fraction(round(high * 1e6), 10**6))
 
 
-def evidence(requests: Sequence[CheckRequest]) -> Evidence:
-    """The requests as columns, each judged for its own proposal."""
+def evidence(
+    requests: Sequence[CheckRequest],
+    measured: Sequence[TagId] = MEASURED,
+    actions: Sequence[TagId] = ACTIONS,
+    states: Sequence[TagId] = MEASURED,
+) -> Evidence:
+    """The requests as columns, each judged for its own proposal; `states` are the tags of carried states."""
     count = len(requests)
 
-    def listed(tag: str) -> Listed:
-        entries = [(row, e) for row, r in enumerate(requests) for e in r.history[tag]]  # type: ignore[index]
+    def listed(tag: TagId) -> Listed:
+        entries = [(row, e) for row, r in enumerate(requests) for e in r.history[tag]]
         return Listed(
             np.array([float(e.value) for _, e in entries]),
             np.array([e.ceased_s_ago for _, e in entries]),
@@ -106,11 +116,11 @@ def evidence(requests: Sequence[CheckRequest]) -> Evidence:
             count,
         )
 
-    def carried(tag: str, side: str) -> Floats:
+    def carried(tag: TagId, side: str) -> Floats:
         found = [r.carried.intervals.get(tag) if r.carried is not None else None for r in requests]
         return np.array([np.nan if i is None else float(getattr(i, side)) for i in found])
 
-    samples = {tag: [r.inputs[tag] for r in requests] for tag in MEASURED}
+    samples = {tag: [r.inputs[tag] for r in requests] for tag in measured}
     wanted = [r.proposal.engineering() if r.proposal is not None else {} for r in requests]
     return Evidence(
         taken_at=np.array([r.taken_at for r in requests]),
@@ -119,12 +129,43 @@ def evidence(requests: Sequence[CheckRequest]) -> Evidence:
         value={tag: np.array([float(s.value or 0) for s in column]) for tag, column in samples.items()},
         status={tag: np.array([int(s.status) for s in column]) for tag, column in samples.items()},
         confirmed_at={tag: np.array([s.confirmed_at for s in column]) for tag, column in samples.items()},
-        in_force={tag: listed(tag) for tag in ACTIONS},
-        held_s={tag: np.array([r.held_s[tag] for r in requests]) for tag in ACTIONS},
+        in_force={tag: listed(tag) for tag in actions},
+        held_s={tag: np.array([r.held_s[tag] for r in requests]) for tag in actions},
         carried_at=np.array([np.nan if r.carried is None else r.carried.at for r in requests]),
-        carried={tag: (carried(tag, "low"), carried(tag, "high")) for tag in MEASURED},
-        proposed={tag: np.array([float(w.get(tag, np.nan)) for w in wanted]) for tag in ACTIONS},
+        carried={tag: (carried(tag, "low"), carried(tag, "high")) for tag in states},
+        proposed={tag: np.array([float(w.get(tag, np.nan)) for w in wanted]) for tag in actions},
     )
+
+
+_KIND = {Holds: HOLDS, Violated: VIOLATED, Unknown: UNKNOWN}
+
+
+def assert_as_one_by_one(sweeper: Sweeper, found: Sweep, requests: Sequence[CheckRequest]) -> dict[int, int]:
+    """Every verdict and margin as the exact judge has it; how many of each verdict, -1: none at all."""
+    counted = dict.fromkeys((HOLDS, VIOLATED, UNKNOWN, -1), 0)
+    for row, request in enumerate(requests):
+        findings = sweeper.exact(asked(request))
+        if findings[0].constraint == "*":
+            assert found.reason[row] >= 0, (row, findings[0])
+            counted[-1] += 1
+            continue
+        assert found.reason[row] < 0, (row, found.reasons[found.reason[row]])
+        for finding in findings:
+            kind = _KIND[type(finding)]
+            assert found.verdict[finding.constraint][row] == kind, (row, finding)
+            counted[kind] += 1
+            if isinstance(finding, Holds):
+                margin = float(found.margin[finding.constraint][row])
+                assert math.isnan(margin) == (finding.margin is None)
+                near = 1e-5 * max(1.0, abs(margin))
+                assert finding.margin is None or abs(float(finding.margin) - margin) < near
+    return counted
+
+
+def asked(request: CheckRequest) -> Asked:
+    """A request as the exact judge is asked."""
+    assert request.proposal is not None
+    return request, request.proposal.engineering()
 
 
 def record(

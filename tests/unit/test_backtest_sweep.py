@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from gateway.core.decision import CheckRequest, Holds, Unknown, Violated
+from gateway.core.decision import CheckRequest
 from gateway.core.quality import StatusCode
-from gateway.solver.backtest.sweep import HOLDS, UNKNOWN, VIOLATED, Asked, Sweep, Sweeper
+from gateway.solver.backtest.sweep import HOLDS, UNKNOWN, VIOLATED, Sweep, Sweeper
 from gateway.solver.ruleset import RuleSet
-from tests.unit.backtest_log import evidence, random_request
+from tests.unit.backtest_log import asked, assert_as_one_by_one, evidence, random_request
 from tests.unit.solver_demo import (
     BUFFER_TANK,
     LEVEL,
@@ -27,7 +26,6 @@ from tests.unit.solver_demo import (
 )
 
 TANK, LOWER = module(), module(LOWER_LEVEL)
-_KIND = {Holds: HOLDS, Violated: VIOLATED, Unknown: UNKNOWN}
 
 
 def swept(rules: RuleSet, name: str, requests: list[CheckRequest]) -> tuple[Sweeper, Sweep]:
@@ -35,45 +33,23 @@ def swept(rules: RuleSet, name: str, requests: list[CheckRequest]) -> tuple[Swee
     return sweeper, sweeper.sweep(evidence(requests), lambda row: asked(requests[row]))
 
 
-def asked(request: CheckRequest) -> Asked:
-    assert request.proposal is not None
-    return request, request.proposal.engineering()
-
-
-def assert_as_one_by_one(rules: RuleSet, name: str, requests: list[CheckRequest]) -> dict[int, int]:
-    """Every verdict and margin as the exact judge has it; how many of each verdict there were."""
-    sweeper, found = swept(rules, name, requests)
-    counted = dict.fromkeys((HOLDS, VIOLATED, UNKNOWN, -1), 0)
-    for row, request in enumerate(requests):
-        findings = sweeper.exact(asked(request))
-        if findings[0].constraint == "*":
-            assert found.reason[row] >= 0, (row, findings[0])
-            counted[-1] += 1
-            continue
-        assert found.reason[row] < 0, (row, found.reasons[found.reason[row]])
-        for finding in findings:
-            kind = _KIND[type(finding)]
-            assert found.verdict[finding.constraint][row] == kind, (row, finding)
-            counted[kind] += 1
-            if isinstance(finding, Holds):
-                margin = found.margin[finding.constraint][row]
-                assert math.isnan(margin) == (finding.margin is None)
-                assert finding.margin is None or abs(float(finding.margin) - margin) < 2e-6
-    return counted
+def compared(rules: RuleSet, name: str, requests: list[CheckRequest]) -> dict[int, int]:
+    """Both judges on the same; how many of each verdict there were."""
+    return assert_as_one_by_one(*swept(rules, name, requests), requests)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_records_are_judged_as_the_exact_judge_judges_them_one_by_one(seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311  # repeatable
     requests = [random_request(dice) for _ in range(400)]
-    counted = assert_as_one_by_one(rule_set(TANK), "buffer-tank", requests)
+    counted = compared(rule_set(TANK), "buffer-tank", requests)
     assert min(counted[HOLDS], counted[VIOLATED], counted[-1]) > 50
 
 
 def test_a_module_beside_others_is_judged_as_it_would_be_in_force_with_them() -> None:
     dice = random.Random(3)  # noqa: S311  # repeatable
     requests = [random_request(dice) for _ in range(250)]
-    counted = assert_as_one_by_one(rule_set(TANK, LOWER), "lower-level-limit", requests)
+    counted = compared(rule_set(TANK, LOWER), "lower-level-limit", requests)
     assert min(counted[HOLDS], counted[VIOLATED]) > 30
 
 
@@ -114,4 +90,4 @@ def test_what_only_the_exact_judge_follows_is_asked_of_it_for_every_record() -> 
     sweeper, found = swept(rule_set(slow), "buffer-tank", requests)
     assert "for" in sweeper.one_by_one
     assert found.asked.all()
-    assert_as_one_by_one(rule_set(slow), "buffer-tank", requests)
+    compared(rule_set(slow), "buffer-tank", requests)

@@ -250,8 +250,9 @@ def _met(
         both = Span(np.maximum(now.low, then.low), np.minimum(now.high, then.high), off)
         met[tag] = both.where(has, now)
         room = both.high - both.low
-        slack = near(now.high) + off
-        reasons.doubt(has & (np.abs(room) <= slack))
+        exact = np.asarray(off) == 0  # ends on the grid, and so is the room between them
+        slack = np.where(exact, NEAR_EDGE, near(now.high) + off)
+        reasons.doubt(has & ~exact & (np.abs(room) <= slack))
         reasons.add(
             has & (room < -slack), f"broken assumption: `{tag}` reads where the check before excluded it"
         )
