@@ -232,7 +232,7 @@ class Folding:
                     name, other = (a, b) if b in at else (b, a)
                     moving[name] = moving.get(name, 0) + factor * at[other]
             known = tuple((n, f) for n, f in row.known if n not in at)
-            mine_lines = self._lines(constant, known, tuple(moving.items()), state)
+            mine_lines = self._lines(constant, known, [(n, f) for n, f in moving.items() if f], state)
             found.append(mine_lines.condition)
             why = why or mine_lines.why
         return _Found(all_of(found), why)

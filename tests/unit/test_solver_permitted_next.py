@@ -46,6 +46,7 @@ EXACT: list[tuple[str, RuleSet, Here]] = [
     ("no delay", rules(UPPER, LOWER, "p + r >= 12"), Here(l=1.97, effect_delay_s=0.0)),
     ("counts", rules("count(h, s == run, p > 10) <= 1", "n + r <= 30"), Here()),
     ("products with a reading", rules("l*p <= 60", "n*r <= 60", "p + r >= 18"), Here()),
+    ("products with nothing", rules("n*p <= 60", "p + r >= 18"), Here(n=0)),
     ("one of two levels", rules({"require": "l >= 1.9 or k >= 2.0", "always": True}), Here(l=1.94)),
     (
         "a sequence",
