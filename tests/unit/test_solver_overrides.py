@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.decision import Holds, Permitted, Refused, Violated
 from gateway.core.override import Override, overrides_of, phrase, plain
 from gateway.solver.check import Checks
 from gateway.solver.errors import ModuleRefusedError
+from gateway.solver.module import Module
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.safeset import prove
 from gateway.solver.setting_aside import why_not
 from tests.unit.solver_demo import PATIENT, Situation, proposal, rule_set
+from tests.unit.solver_small import small
+from tests.unit.test_solver_rules import CYCLE
 
 RAMP = Override(
     module="buffer-tank",
@@ -93,6 +97,7 @@ ANY_RULE = st.sampled_from(
 
 
 # The property that matters most: whatever is asked for, every critical rule goes on refusing.
+@settings(max_examples=30)
 @given(names=st.lists(ANY_RULE, max_size=4))
 def test_no_override_ever_weakens_a_critical_rule_s25(names: list[str]) -> None:
     before = rule_set()
@@ -127,8 +132,9 @@ def test_a_proof_of_the_set_holds_with_fewer_standard_rules_and_not_the_other_wa
     assert fewer.proved_by({whole.proof_digest})
     assert not whole.proved_by({fewer.proof_digest})
     assert fewer.armable((), {whole.proof_digest}) == whole.armable((), {whole.proof_digest}) == ""
-    assert prove(fewer).digest == fewer.proof_digest
-    assert prove(fewer).holds
+    proof = prove(fewer)
+    assert proof.holds
+    assert proof.digest == fewer.proof_digest
 
 
 def test_the_words_name_the_rule_its_end_and_both_persons() -> None:
@@ -153,3 +159,50 @@ def test_the_words_name_the_rule_its_end_and_both_persons() -> None:
 def test_what_is_no_list_of_overrides_is_not_read_as_one(said: object) -> None:
     with pytest.raises(ValueError, match=r"override"):
         overrides_of(said)
+
+
+KINDS = st.sampled_from(["critical", "standard", "informational"])
+
+
+# Whatever mixture of kinds a module has: only what refuses and is not critical is ever set aside.
+@settings(max_examples=25)
+@given(plain_kind=st.sampled_from(["standard", "informational"]), sequence_kind=KINDS, monitor=st.booleans())
+def test_exactly_the_standard_rules_that_refuse_may_be_overridden_s25(
+    plain_kind: str, sequence_kind: str, *, monitor: bool
+) -> None:
+    module = mixed(plain_kind, sequence_kind, watched=monitor)
+    before = RuleSet.of([module], 1)
+    for rule in before.rules:
+        name, kind = rule.constraint.id, rule.constraint.kind
+        able = (
+            kind == "standard" and rule.binding and name.split(".")[-1] not in {"range", "min_on", "min_off"}
+        )
+        assert (why_not(module, name) == "") is able, name
+        asked = replace(RAMP, module=module.id, constraint=name)
+        if not able:
+            with pytest.raises(ModuleRefusedError):
+                RuleSet.of([module], 1, [asked])
+            continue
+        after = RuleSet.of([module], 1, [asked])
+        assert [r.constraint.id for r in before.rules if r.binding] == [
+            r.constraint.id for r in after.rules if r.binding or r.constraint.id == name
+        ]
+        assert {r.constraint.id for r in after.rules if r.overridden} == {name}
+
+
+@cache
+def mixed(plain_kind: str, sequence_kind: str, *, watched: bool) -> Module:
+    """A module with a limit, a sequence and a heater with minimum times, of these kinds."""
+    limit: dict[str, object] = {"id": "limit", "kind": plain_kind, "require": "l <= 4"}
+    if watched:
+        limit["monitor"] = True
+    return small(limit, sequences=[{**CYCLE, "kind": sequence_kind}])
+
+
+def test_a_sequence_is_overridden_rule_by_rule_and_never_a_critical_one_s25() -> None:
+    module = mixed("standard", "standard", watched=False)
+    assert "name one of its rules: cycle.order, cycle.min, cycle.max" in why_not(module, "cycle")
+    critical = mixed("standard", "critical", watched=False)
+    for end in ("order", "min", "max"):
+        assert why_not(module, f"cycle.{end}") == ""
+        assert "is critical" in why_not(critical, f"cycle.{end}")
