@@ -20,7 +20,8 @@ _NS = 1e9
 
 def draw(report: BacktestReport, path: Path) -> None:
     """Write the file; raises `OSError`."""
-    rows = [row for row in report.constraints if row.margins][:_MOST]
+    worth = [row for row in report.constraints if row.margins and ("." not in row.id or row.newly_refused)]
+    rows = worth[:_MOST]
     figure, axes = plt.subplots(
         1 + len(rows), 1, figsize=(8.0, 2.6 + 2.0 * len(rows)), dpi=100, layout="constrained"
     )
@@ -41,6 +42,7 @@ def draw(report: BacktestReport, path: Path) -> None:
         )
         below = [a + b for a, b in zip(below, counts, strict=True)]
     timeline.set_ylabel("decisions")
+    timeline.set_xlabel("UTC", fontsize=8)
     timeline.set_title(f"module {report.module} revision {report.revision}, {report.judged} decisions judged")
     timeline.legend(loc="upper right")
     for axis, row in zip(axes[1:] if rows else [], rows, strict=True):

@@ -27,11 +27,11 @@ Ints = npt.NDArray[np.int64]
 NAN = float("nan")
 OUTCOMES = ("permitted", "repaired", "refused", "undetermined", "rejected")
 _MMAP_BYTES = 1 << 34
-_BEHIND = "SELECT body FROM audit WHERE kind = 'decision' AND sequence >= ? ORDER BY sequence LIMIT 1"
-_BEFORE = "SELECT body FROM audit WHERE kind = 'decision' AND sequence <= ? ORDER BY sequence DESC LIMIT 1"
+_BEHIND = "SELECT body FROM audit WHERE kind = 'decision' AND sequence >= ? ORDER BY sequence"
+_BEFORE = "SELECT body FROM audit WHERE kind = 'decision' AND sequence <= ? ORDER BY sequence DESC"
 _SELECT = (
-    "SELECT sequence, body FROM audit NOT INDEXED WHERE sequence BETWEEN ? AND ? AND kind = 'decision' "
-    "ORDER BY sequence"
+    "SELECT sequence, body FROM audit NOT INDEXED WHERE sequence BETWEEN :first AND :last "
+    "AND kind = 'decision' AND (:point IS NULL OR point = :point) ORDER BY sequence"
 )
 
 
@@ -121,12 +121,17 @@ class RecordedDecisions:
         """The decisions of a stretch of the log, of one point where it is named."""
         decoder = shape(wanted.measured, wanted.actions, wanted.carried)
         rows: list[tuple[int, Any]] = []
+        unread = 0
+        named = {"first": first, "last": last, "point": point}
         with self._problems_named():
-            for sequence, body in self._connection.execute(_SELECT, (first, last)):
-                document: Body = decoder.decode(body)
-                if point is None or document.decision.point == point:
+            for sequence, body in self._connection.execute(_SELECT, named):
+                try:
+                    document: Body = decoder.decode(body)
+                except msgspec.DecodeError:  # of another version, or no record: told, and the rest goes on
+                    unread += 1
+                else:
                     rows.append((sequence, document.decision))
-        return _batch(rows, wanted)
+        return _batch(rows, wanted, {"its record cannot be read": unread} if unread else {})
 
     def record(self, sequence: int) -> DecisionRecord:
         """One whole decision."""
@@ -141,8 +146,10 @@ class RecordedDecisions:
 
     def _decided_at(self, sequence: int, *, backwards: bool = False) -> int | None:
         """When the first decision at or behind a row was made; or the last at or before it."""
-        row = self._connection.execute(_BEFORE if backwards else _BEHIND, (sequence,)).fetchone()
-        return None if row is None else msgspec.json.decode(row[0], type=Moment).decision.received_utc_ns
+        for (body,) in self._connection.execute(_BEFORE if backwards else _BEHIND, (sequence,)):
+            with contextlib.suppress(msgspec.DecodeError):  # the next one that can be read will do
+                return msgspec.json.decode(body, type=Moment).decision.received_utc_ns
+        return None
 
     @contextlib.contextmanager
     def _problems_named(self) -> Iterator[None]:
@@ -165,8 +172,7 @@ def _why_not(decision: Any) -> str:  # noqa: ANN401  a struct made for the tags
     return ""
 
 
-def _batch(rows: Sequence[tuple[int, Any]], wanted: Wanted) -> Batch:
-    left_out: dict[str, int] = {}
+def _batch(rows: Sequence[tuple[int, Any]], wanted: Wanted, left_out: dict[str, int]) -> Batch:
     kept: list[tuple[int, Any]] = []
     for row in rows:
         why = _why_not(row[1])

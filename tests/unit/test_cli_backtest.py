@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from fractions import Fraction
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from gateway.cli.main import app
 from gateway.core.decision import Counterexample, Refused, Rejected, Repaired, Undetermined, Violated
 from gateway.core.errors import StorageError
+from gateway.storage import chain
 from gateway.storage.recorded import RecordedDecisions, Wanted
 from tests.unit.backtest_log import START_NS, record, write_log
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, Situation, proposal
@@ -137,6 +139,16 @@ def test_what_cannot_be_judged_is_counted_with_its_reason_and_never_as_permitted
     said = " / ".join(found["cannot"])
     for words in ("undetermined", "rejected", "what was examined", "what-if", "inside its range"):
         assert words in said
+
+
+def test_a_record_that_cannot_be_read_is_counted_and_the_rest_is_judged(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "audit.sqlite", steady(2))
+    rows = [chain.row("decision", {"id": "d-9", "point": 3}, decision="d-9", point="tank")]
+    with contextlib.closing(chain.open_for_appending(log, 250)) as connection:
+        assert not any(chain.append_rows(connection, rows))
+    found = judged(tmp_path, BUFFER_TANK)
+    assert found["cannot"] == {"its record cannot be read": 1}
+    assert found["kinds"]["still_permitted"] == 2
 
 
 def test_a_module_that_reads_a_tag_the_records_lack_judges_none_of_them(tmp_path: Path) -> None:
