@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
+import msgspec
 import structlog
 
 from gateway.core.clock import Clock
@@ -50,6 +51,7 @@ class Coverage:
         self._waiting: deque[DecisionRecord] = deque()
         self._some = asyncio.Event()
         self._noted = self._dropped = 0
+        self._told: dict[str, ConstraintCoverage] = {}
 
     def look(self, record: DecisionRecord) -> None:
         """Called by the lane, synchronously. What-ifs are no evidence of the plant."""
@@ -72,8 +74,7 @@ class Coverage:
                             await self._count()
                 except TimeoutError:
                     await self._keep()
-                    for state in self.states():
-                        self._publish(state)
+                    self.tell()
         finally:
             self._count_now(len(self._waiting))
             await self._keep()
@@ -93,6 +94,16 @@ class Coverage:
             if covered is not None:
                 found.append(_state(covered, rule.constraint.kind))
         return found
+
+    def tell(self) -> None:
+        """Publish every constraint in force, and those that are no more."""
+        now = {state.id: state for state in self.states()}
+        for name, state in self._told.items():
+            if name not in now:
+                self._publish(msgspec.structs.replace(state, gone=True))
+        for state in now.values():
+            self._publish(state)
+        self._told = now
 
     def statistics(self) -> CoverageStatistics:
         """Counters since start."""

@@ -174,6 +174,7 @@ class ConstraintCoverage(msgspec.Struct, frozen=True, tag="coverage"):
     least_margin: float | None
     least_ns: int
     margins: list[tuple[float | None, float | None, int]] = []
+    gone: bool = False  # it is in force no more
 
 
 FeedItem = (

@@ -98,7 +98,7 @@ class Mirror:
             case OverrideState():
                 _keep(self.overrides, item.id, item, there=item.state != "ended")
             case ConstraintCoverage():
-                self.coverage[item.id] = item
+                _keep(self.coverage, item.id, item, there=not item.gone)
             case Alarm():
                 _keep(self.alarms, item.source, item, there=item.active or not item.acknowledged)
 

@@ -22,7 +22,7 @@ from gateway.storage.coverage import CoverageBook
 from gateway.web.metrics import exposition
 from gateway.web.mirror import Mirror
 from tests.unit.backtest_log import SECOND_NS, START_NS, record
-from tests.unit.solver_demo import Situation, proposal, rule_set
+from tests.unit.solver_demo import LOWER_LEVEL, Situation, module, proposal, rule_set
 from tests.unit.web_fakes import gateway
 
 DAY_NS = 86_400 * SECOND_NS
@@ -149,6 +149,22 @@ async def test_every_constraint_in_force_is_listed_though_it_was_never_judged(tm
     assert found["buffer-tank/prefer-slow"].kind == "informational"
 
 
+async def test_what_is_in_force_no_more_is_told_once_as_gone(tmp_path: Path) -> None:
+    told: list[ConstraintCoverage] = []
+    generation = [1]
+    sets = {1: rule_set(), 2: rule_set(module(LOWER_LEVEL))}
+    book = CoverageBook(tmp_path / "coverage.json")
+    coverage = Coverage(book, sets.get, lambda: generation[0], FakeClock(), told.append)
+    coverage.tell()
+    assert not any(state.gone for state in told)
+    generation[0] = 2
+    for times in (1, 0):
+        told.clear()
+        coverage.tell()
+        assert sum(s.gone and s.id == "buffer-tank/no-overflow" for s in told) == times
+        assert any(s.id == "lower-level-limit/lower-level" and not s.gone for s in told)
+
+
 async def test_more_decisions_than_can_wait_are_dropped_and_counted(tmp_path: Path) -> None:
     coverage, _ = beside(tmp_path)
     for number in range(1_005):
@@ -198,3 +214,5 @@ def test_metrics_tell_each_constraint_by_its_labels() -> None:
     assert f"o3_constraint_fired{labels} 3" in said
     assert f"o3_constraint_last_fired_time_seconds{labels} 2.0" in said
     assert f"o3_constraint_least_margin{labels} 0.3" in said
+    mirror.apply(FeedBatch(sequence=2, snapshot=False, items=[state(gone=True)]))
+    assert "no-overflow" not in exposition(mirror)

@@ -12,6 +12,7 @@ from asyncua import ua
 from gateway.core.clock import Clock
 from gateway.link.messages import (
     Alarm,
+    ConstraintCoverage,
     DecisionView,
     FeedBatch,
     FeedItem,
@@ -63,6 +64,7 @@ class Mirror:
         self._residuals = ResidualNodes(space)
         self._modules = self._objects(root, "ConstraintModules", points.MODULE_FIELDS)
         self._overrides = self._objects(root, "Overrides", points.OVERRIDE_FIELDS)
+        self._coverage = self._objects(root, "Coverage", points.COVERAGE_FIELDS)
         self._standing = self._objects(root, "Alarms", points.ALARM_FIELDS)
         self._gateway = points.Objects(space, _GATEWAY, root, points.GATEWAY_FIELDS)
         self._gateway.attach(_GATEWAY, space.object(_GATEWAY, root, _GATEWAY))
@@ -105,14 +107,14 @@ class Mirror:
         for tag in self._tags.values():
             state = TagState(id=tag.info.id, value=None, status=code, source_ts_ns=now, server_ts_ns=now)
             await self._space.put(tag.node, data_value(tag, state))
-        for objects in (self._points, self._modules, self._overrides, self._standing, self._gateway):
+        for objects in (*self._listed(), self._gateway):
             for name in objects.names:
                 await objects.put_status(name, code, now)
         await self._residuals.lost(code, now)
         await self._gateway.put(_GATEWAY, {"LinkUp": False, "Healthy": False}, now)
         await self._service_level(NO_DATA)
 
-    async def _apply_one(self, item: FeedItem) -> None:
+    async def _apply_one(self, item: FeedItem) -> None:  # noqa: C901  one case for each kind of item
         now = self._clock.utc_ns()
         match item:
             case TagState():
@@ -131,6 +133,8 @@ class Mirror:
                 await self._module(item, now)
             case OverrideState():
                 await self._override(item, now)
+            case ConstraintCoverage():
+                await self._covered(item, now)
             case Alarm():
                 await self._alarm(item, now)
             case GatewayState():
@@ -151,6 +155,13 @@ class Mirror:
             return
         self._overrides.add(state.id)
         await self._overrides.put(state.id, points.override_values(state), now)
+
+    async def _covered(self, state: ConstraintCoverage, now: int) -> None:
+        if state.gone:
+            await self._coverage.remove(state.id)
+            return
+        self._coverage.add(state.id)
+        await self._coverage.put(state.id, points.coverage_values(state), now)
 
     async def _tag(self, info: TagInfo) -> None:
         known = self._tags.get(info.id)
@@ -201,6 +212,7 @@ class Mirror:
             PointState: set(),
             ModuleState: set(),
             OverrideState: set(),
+            ConstraintCoverage: set(),
             Alarm: set(),
         }
         for item in items:
@@ -211,12 +223,7 @@ class Mirror:
         for tag in [t for name, t in self._tags.items() if name not in kept[TagInfo]]:
             del self._tags[tag.info.id]
             await self._folders.remove(tag)
-        for objects, kind in (
-            (self._points, PointState),
-            (self._modules, ModuleState),
-            (self._overrides, OverrideState),
-            (self._standing, Alarm),
-        ):
+        for objects, kind in self._listed().items():
             for name in objects.names - kept[kind]:
                 self._withdraw(objects.key(name))
                 self._decisions.pop(name, None)
@@ -224,6 +231,16 @@ class Mirror:
                 if objects is self._points:
                     self._residuals.forget(name)
                 await objects.remove(name)
+
+    def _listed(self) -> dict[points.Objects, type[Any]]:
+        """Every folder of objects, and what its objects tell."""
+        return {
+            self._points: PointState,
+            self._modules: ModuleState,
+            self._overrides: OverrideState,
+            self._coverage: ConstraintCoverage,
+            self._standing: Alarm,
+        }
 
     async def _service_level(self, level: int) -> None:
         value = sample(ua.Variant(level, ua.VariantType.Byte), server=moment(self._clock.utc_ns()))

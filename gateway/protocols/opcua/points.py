@@ -9,7 +9,15 @@ from typing import Any
 
 from asyncua import ua
 
-from gateway.link.messages import Alarm, DecisionView, GatewayState, ModuleState, OverrideState, PointState
+from gateway.link.messages import (
+    Alarm,
+    ConstraintCoverage,
+    DecisionView,
+    GatewayState,
+    ModuleState,
+    OverrideState,
+    PointState,
+)
 from gateway.protocols.opcua.space import Space, moment
 from gateway.protocols.opcua.wire import Foreign, sample
 
@@ -74,6 +82,15 @@ OVERRIDE_FIELDS = (
     Field("ConfirmedBy", _STRING),
     Field("Since", _DATE),
     Field("Until", _DATE),
+)
+COVERAGE_FIELDS = (
+    Field("Judged", _INT64),
+    Field("Fired", _INT64),
+    Field("Unknown", _INT64),
+    Field("LastFired", _DATE),
+    Field("LastBound", _DATE),
+    Field("LeastMargin", ua.VariantType.Double),
+    Field("Since", _DATE),
 )
 ALARM_FIELDS = (
     Field("Active", _BOOLEAN),
@@ -228,6 +245,19 @@ def override_values(state: OverrideState) -> dict[str, Any]:
         "ConfirmedBy": state.confirmed_by,
         "Since": _time(state.since_ns),
         "Until": _time(state.until_ns),
+    }
+
+
+def coverage_values(state: ConstraintCoverage) -> dict[str, Any]:
+    """What a constraint has done; a time that never was has no value."""
+    return {
+        "Judged": state.judged,
+        "Fired": state.fired,
+        "Unknown": state.unknown,
+        "LastFired": _time(state.fired_ns),
+        "LastBound": _time(state.bound_ns),
+        "LeastMargin": state.least_margin,
+        "Since": _time(state.since_ns),
     }
 
 
