@@ -23,6 +23,7 @@ log = structlog.get_logger().bind(component="overrides")
 SHORTEST_S = 10.0
 LEAD_S = 2.0  # so long before its end the rules without it are made ready, so that none is left over at it
 RELEASED_S = 1.0  # after which nothing is let out under what was released, come what may
+_LOOK_S = 1.0  # between two looks at the wall clock while there is anything
 _REASON_CHARACTERS = 200
 _GONE = "its module changed or is no longer in force"
 Record = Callable[[str, str, Mapping[str, str]], Awaitable[None]]  # kind, account, facts; StorageError
@@ -82,10 +83,10 @@ class OverrideBook:
         return ""
 
     def lasting(self) -> dict[str, Override]:
-        """What should be in force now."""
-        now = self.clock.monotonic()
+        """What should be in force now; over is what either clock says is over: a machine may have slept."""
+        now, utc_ns = self.clock.monotonic(), self.clock.utc_ns()
         for name, override in list(self.wanted.items()):
-            if now >= self.ends[override] - LEAD_S:
+            if now >= self.ends[override] - LEAD_S or utc_ns >= override.until_ns:
                 self._endings.setdefault(name, ("gateway", "its time was over"))
         return {name: o for name, o in self.wanted.items() if name not in self._endings}
 
@@ -100,9 +101,10 @@ class OverrideBook:
         self.ends[override] = min(self.ends[override], self.clock.monotonic() + RELEASED_S)
 
     def next_due(self) -> float:
-        """Monotonic seconds at which something of this book is over; infinity: nothing is."""
+        """Monotonic seconds at which to look at this book again; infinity: nothing in it can be over."""
         times = [self.ends[o] - LEAD_S for o in self.wanted.values()]
-        return min([*times, *(asked.ends_at for asked in self.asked.values())], default=math.inf)
+        times += [asked.ends_at for asked in self.asked.values()]
+        return min([*times, self.clock.monotonic() + _LOOK_S]) if times else math.inf
 
     async def lapse(self) -> None:
         """Forget requests that nobody confirmed in their time, and tell the log what it is owed."""

@@ -27,11 +27,13 @@ from gateway.core.decision import (
     Repaired,
     StateSet,
 )
+from gateway.core.override import Override
 from gateway.daemon.modes import Modes
 from gateway.daemon.rechecking import Rechecking, _recorded
 from gateway.pipeline.point import Point
 from gateway.recheck.worker import Desk, Judge, Judgement, plain, recorded_of
 from gateway.solver.check import Checks
+from gateway.solver.ruleset import RuleSet
 from tests.fakes.pipeline import COUNTEREXAMPLE, House
 from tests.unit.solver_demo import BUFFER_TANK, PATIENT, Situation, proposal, rule_set
 from tests.unit.solver_loop import SCENES, Loop
@@ -275,3 +277,30 @@ def test_s7_hundreds_of_true_verdicts_raise_no_alarm() -> None:
     count, wrong = false_alarms(90)
     assert count >= 300
     assert wrong == []
+
+
+# The pump jumps past its ramp: right under the override, a difference without it.
+async def test_s25_the_second_judge_sets_aside_what_the_decision_was_made_under() -> None:
+    override = Override(
+        module="buffer-tank",
+        constraint="pump-ramp",
+        reason="valve test",
+        requested_by="anna",
+        confirmed_by="bert",
+        since_ns=1,
+        until_ns=2,
+    )
+    here, wanted = Situation(pump="40"), proposal("70")
+    request = here.request(wanted)
+    result, _ = Checks(RuleSet.of(rule_set().modules, 1, [override]), PATIENT).check(request)
+    assert isinstance(result.verdict, Permitted)
+    record = record_of(request, result, wanted)
+    async with judging() as (rechecking, latches):
+        rechecking.look(point(), record)
+        await until(lambda: rechecking.statistics().judged == 1)
+        assert latches.latched == []
+        examined = Examination(request=request, result=replace(result, overrides=()))
+        rechecking.look(point(), replace(record, examined=examined))
+        await until(lambda: rechecking.statistics().judged == 2)
+    assert len(latches.latched) == 1
+    assert "`buffer-tank/pump-ramp` can be violated" in latches.latched[0]

@@ -219,6 +219,23 @@ async def test_s17_where_the_rules_without_it_cannot_be_put_in_force_nothing_pas
         assert registry.overrides.overdue(bench.active[-1].overrides) == ""
 
 
+async def test_s25_a_wall_clock_ends_it_early_and_never_late(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.overridden(600.0) as (_, overriding):
+        bench.clock.utc_now_ns -= 3_600_000_000_000
+        bench.clock.advance(597.0)
+        await overriding.settle()
+        assert bench.active[-1].overrides != ()
+        bench.clock.advance(1.0)
+        await overriding.settle()
+        assert bench.active[-1].overrides == ()
+        await overriding.request(RAMP, "again", 600.0, "anna")
+        await overriding.confirm(RAMP, "bert")
+        bench.clock.utc_now_ns += 601_000_000_000  # the machine slept, and its monotonic clock with it
+        await overriding.settle()
+        assert bench.active[-1].overrides == ()
+
+
 @pytest.mark.parametrize(("who", "engineer"), [("anna", False), ("bert", False), ("carl", True)])
 async def test_s25_either_person_and_any_engineer_release_it_at_once(
     tmp_path: Path, who: str, *, engineer: bool
