@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.integration.house import POINT, ROOT, House, tell
+from tests.integration.page_typing import checkout, stands, typed
 
 pytestmark = pytest.mark.integration
 
 PAGE = ROOT / "docs" / "ten-minutes.md"
 _BLOCK = re.compile(r"^```(sh|json)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_LONGEST_S = 120.0
 
 
 def blocks() -> list[tuple[str, str]]:
@@ -25,39 +22,11 @@ def blocks() -> list[tuple[str, str]]:
     return [(kind, text) for kind, text in _BLOCK.findall(PAGE.read_text(encoding="utf-8"))]
 
 
-async def typed(text: str, folder: Path) -> str:
-    """What a block prints, typed in the checkout; each of its commands must succeed."""
-    shell = await asyncio.create_subprocess_exec(
-        *("bash", "-euo", "pipefail", "-c", text),
-        cwd=folder,
-        env={
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "O3_SOCKET": str(folder / "var/demo/state/run/o3.sock"),
-        },
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    async with asyncio.timeout(_LONGEST_S):
-        out, _ = await shell.communicate()
-    assert shell.returncode == 0, f"{text}\n{out.decode()}"
-    return out.decode()
-
-
 def pasted(text: str, file: Path) -> None:
     """The lines put before the last brace, with a comma after what is above."""
     body = file.read_text().rstrip()
     assert body.endswith("}")
     file.write_text(f"{body[:-1].rstrip()},\n{text}}}\n")
-
-
-def checkout(folder: Path, house: House) -> Path:
-    """A folder that looks like the checkout in which the demo runs."""
-    folder.mkdir()
-    (folder / "var").mkdir()
-    (folder / "var" / "demo").symlink_to(house.folder)
-    (folder / "constraints").symlink_to(ROOT / "constraints")
-    return folder
 
 
 @pytest.mark.timeout(240)
@@ -81,14 +50,14 @@ async def test_the_page_brings_a_matrix_into_force_and_out_again_in_ten_minutes(
         assert "nothing to mend" in whole
         assert re.search(r"ce +active +1 ", whole), whole
         assert re.search(r"ce +pending +2 .*which may weaken the rules", whole), whole
-        await house.until(lambda p: p.modules["ce"].state == "unloaded", 10, "`ce` taken out")
+        await house.until(lambda p: stands(p, "ce", "unloaded"), 10, "`ce` taken out")
         assert house.picture.mode == "armed"
         assert house.violations() == []
 
 
 async def refused_what_the_matrix_forbids(house: House) -> None:
     """The demo is at 40 degC: a person who asks for the heater is told the row of the table."""
-    await house.until(lambda p: p.modules["ce"].state == "active", 10, "`ce` in force")
+    await house.until(lambda p: stands(p, "ce", "active"), 10, "`ce` in force")
     pump = house.picture.tags["TK1.P101.SP"].value
     wanted = {"TK1.P101.SP": pump, "TK1.H101.CMD": 1, "TK1.M101.STAGE": 1}
     view = await house.asked("decide", {"point": POINT, "proposal": wanted})

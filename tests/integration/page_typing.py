@@ -1,0 +1,47 @@
+"""Commands of a page, typed as a newcomer would into a shell in the checkout."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from tests.integration.house import ROOT, House
+from tests.integration.picture import Picture
+
+_LONGEST_S = 120.0
+
+
+async def typed(text: str, folder: Path) -> str:
+    """What a block prints, typed in the checkout; each of its commands must succeed."""
+    shell = await asyncio.create_subprocess_exec(
+        *("bash", "-euo", "pipefail", "-c", text),
+        cwd=folder,
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "O3_SOCKET": str(folder / "var/demo/state/run/o3.sock"),
+        },
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(_LONGEST_S):
+        out, _ = await shell.communicate()
+    assert shell.returncode == 0, f"{text}\n{out.decode()}"
+    return out.decode()
+
+
+def checkout(folder: Path, house: House) -> Path:
+    """A folder that looks like the checkout in which the demo runs."""
+    folder.mkdir()
+    (folder / "var").mkdir()
+    (folder / "var" / "demo").symlink_to(house.folder)
+    (folder / "constraints").symlink_to(ROOT / "constraints")
+    return folder
+
+
+def stands(picture: Picture, module: str, state: str) -> bool:
+    """Whether a module is known to be in that state."""
+    known = picture.modules.get(module)
+    return known is not None and known.state == state
