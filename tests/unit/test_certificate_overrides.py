@@ -12,14 +12,14 @@ import pytest
 from gateway.cli.certificate_checks import Wanted, verify
 from gateway.cli.certificate_export import export
 from gateway.cli.certificate_file import words
-from gateway.core.decision import DecisionRecord, Permitted, Refused
+from gateway.core.decision import DecisionRecord, Permitted, Refused, Repaired
 from gateway.core.errors import GatewayError
 from gateway.core.override import Override, phrase, plain
 from gateway.solver.certificate_basis import Basis
 from gateway.solver.errors import CertificateError
 from gateway.solver.ruleset import RuleSet
 from gateway.storage.codec import decode_record, encode_record
-from tests.unit.certificate_demo import State, again, decided, kept, wrong
+from tests.unit.certificate_demo import BACKUP, REFUSED, State, again, decided, kept, with_fallback, wrong
 from tests.unit.solver_demo import Situation, proposal, rule_set
 
 RAMP = Override(
@@ -34,7 +34,7 @@ RAMP = Override(
 UNDER = "with `buffer-tank/pump-ramp` overridden until 2025-11-29 14:05:00 UTC by anna, confirmed by bert"
 JUMP = Situation(pump="40", may_repair=False).request(proposal("70"))
 TOO_HIGH = Situation(level=3.56, inflow=30.0, pump="0", may_repair=False).request(proposal("0"))
-TEXTS = [module.text for module in rule_set().modules]
+HOT = Situation(level=2.5).request(proposal("80", heater=1))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,13 @@ def jump(rules: RuleSet) -> DecisionRecord:
 
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory, rules: RuleSet, jump: DecisionRecord) -> State:
-    records = [jump, decided(rules, TOO_HIGH, "high")]
+    high = decided(rules, TOO_HIGH, "high")
+    records = [
+        jump,
+        high,
+        with_fallback(rules, decided(rules, REFUSED, "fallback"), BACKUP),
+        decided(rules, HOT, "hot"),
+    ]
     return asyncio.run(kept(tmp_path_factory.mktemp("state"), rules, records))
 
 
@@ -71,6 +77,22 @@ def test_a_refusal_by_a_critical_rule_is_verified_under_an_override_s25(state: S
 
     assert done.good, [look for look in done.looks if look.good is False]
     assert f"not permitted by rule set 1, {UNDER}: " in done.words
+
+
+def test_a_fallback_under_an_override_is_verified_and_says_so_s25(state: State) -> None:
+    done = verify(export(state.folder, "fallback").data, Wanted(solvers=("z3",)))
+
+    assert done.good, [look for look in done.looks if look.good is False]
+    assert done.words.endswith(f"fallback `backup` permitted by rule set 1 under its assumptions, {UNDER}")
+
+
+def test_a_repair_is_none_for_the_overridden_rule_s25(state: State) -> None:
+    assert isinstance(decided(rule_set(), HOT, "without").outcome, Repaired)
+
+    done = verify(export(state.folder, "hot").data, Wanted(solvers=("z3",)))
+
+    assert done.good, [look for look in done.looks if look.good is False]
+    assert done.words.endswith(f"permitted by rule set 1 under its assumptions, {UNDER}")
 
 
 def forget_in_the_rule_set(document: dict[str, Any]) -> None:
