@@ -154,12 +154,16 @@ class OverrideBook:
     async def pay(self) -> None:
         """Ends that the log could not take yet."""
         while self._owed:
+            entry, kept = self._owed.pop(0), False  # out of reach of whoever pays meanwhile
             try:
-                await self.record(*self._owed[0])
+                await self.record(*entry)
+                kept = True
             except StorageError as exc:
                 log.error("override_end_not_on_record_yet", reason=str(exc))  # noqa: TRY400  handled
                 return
-            self._owed.pop(0)
+            finally:
+                if not kept:
+                    self._owed.insert(0, entry)
 
     @property
     def owes(self) -> bool:

@@ -19,6 +19,7 @@ from gateway.solver.acts import Acts
 from gateway.solver.compile import compile_module
 from gateway.solver.module import Module
 from gateway.solver.module_reports import ReportWriter
+from gateway.solver.override_book import OverrideBook
 from gateway.solver.overriding import Overriding
 from gateway.solver.pool import PoolError
 from gateway.solver.registry import Invariance, Registry
@@ -379,3 +380,17 @@ async def test_a_module_beside_it_comes_and_goes_without_ending_it(tmp_path: Pat
         await Acts(registry).load("second.json", json.dumps(other).encode(), "anna")
         assert [o.name for o in bench.active[-1].overrides] == [RAMP]
         assert {m.id for m in bench.active[-1].modules} == {"buffer-tank", "second"}
+
+
+async def test_ends_told_at_the_same_time_are_each_on_record_once() -> None:
+    recorded: list[str] = []
+
+    async def record(_kind: str, _who: str, facts: Mapping[str, str]) -> None:
+        await asyncio.sleep(0)
+        recorded.append(facts["constraint"])
+
+    book = OverrideBook(record, FakeClock())
+    names = [f"tank/rule-{number}" for number in range(20)]
+    await asyncio.gather(*(book.tell("override_ended", "gateway", {"constraint": name}) for name in names))
+    assert sorted(recorded) == sorted(names)
+    assert not book.owes
