@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gateway.core.decision import CheckRequest
+from gateway.core.decision import CheckRequest, Violated
 from gateway.core.quality import StatusCode
 from gateway.solver.backtest.sweep import HOLDS, UNKNOWN, VIOLATED, Sweep, Sweeper
 from gateway.solver.ruleset import RuleSet
@@ -65,6 +65,27 @@ def test_a_value_on_its_limit_needs_no_exact_judge_and_one_step_beyond_is_violat
     assert found.verdict["pump-ramp"].reshape(-1, 3).tolist() == [[HOLDS, VIOLATED, HOLDS]] * (
         len(requests) // 3
     )
+
+
+# The check rounds states outward to 1e-6: which side of a limit a state is on depends on it.
+def test_states_within_the_rounding_of_a_limit_are_judged_as_the_exact_judge_rounds_them() -> None:
+    sweeper = Sweeper(rule_set(TANK), "buffer-tank")
+
+    def at(level: float) -> CheckRequest:
+        return Situation(level=level, inflow=20.0, pump="40").request(proposal("40"))
+
+    def overflows(level: float) -> bool:
+        findings = sweeper.exact(asked(at(level)))
+        return any(isinstance(f, Violated) and f.constraint == "no-overflow" for f in findings)
+
+    low, high = 3.0, 3.6
+    while high - low > 1e-8:
+        middle = (low + high) / 2
+        low, high = (low, middle) if overflows(middle) else (middle, high)
+    requests = [at(round(low + step * 1e-7, 9)) for step in range(-40, 41)]
+    found = sweeper.sweep(evidence(requests), lambda row: asked(requests[row]))
+    counted = assert_as_one_by_one(sweeper, found, requests)
+    assert min(counted[HOLDS], counted[VIOLATED]) > 30
 
 
 def test_s3_s13_what_cannot_be_used_is_never_permitted_and_says_why() -> None:
