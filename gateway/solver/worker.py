@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
-import os
 import resource
 import socket
-import threading
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import structlog
@@ -53,7 +49,6 @@ from gateway.supervision.frames import receive, send
 
 log = structlog.get_logger().bind(component="solver_worker")
 
-BUILD_NICE = 5  # of building a set while another decides: a third of a check's share of a processor
 CONFLICT_S = 1.0  # for the search for a contradiction between modules, at load
 _UNTOLD = "no premises were told"
 _LOADS_BETWEEN_SWEEPS = 16  # of everything that was ever loaded: some 20 ms
@@ -68,7 +63,6 @@ class Desk:
         self._trials: dict[int, Trial] = {}  # with modules in shadow
         self._told: CheckRequest | None = None  # the premises told last
         self._shelf = Shelf()
-        self._builder = ThreadPoolExecutor(1, "build", initializer=_yield_to_checks)
 
     def prepare(self, ask: Prepare) -> None:
         """Get ready for checks on what `ask` says; a set that is not loaded is told when one is asked for."""
@@ -83,9 +77,7 @@ class Desk:
                 self.prepare(ask)
                 return None
             case Load():
-                if not self._loaded:  # nobody decides yet
-                    return self._load(ask)
-                return self._builder.submit(self._load, ask).result()
+                return self._load(ask)
             case Drop(generation):
                 self._loaded.pop(generation, None)
                 self._trials.pop(generation, None)
@@ -205,16 +197,6 @@ def _conflict(rules: RuleSet) -> str | None:
     """What can never hold together; None where nothing is known to contradict (then every check shows it)."""
     found = together(rules, Allowance(seconds=CONFLICT_S)) if rules.modules else ()
     return next((finding.said for finding in found if finding.level == "refused"), None)
-
-
-def _yield_to_checks() -> None:
-    """Let this thread, which builds, wait for other workers' checks where both want a processor.
-
-    One thread works at a time: who asked for the set to be built waits for it. A process could not take its
-    niceness back, a thread keeps its own.
-    """
-    with contextlib.suppress(OSError):  # not on this system, or not allowed
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.nice(0) + BUILD_NICE)
 
 
 def _over(module: Module, tags: Mapping[TagId, TagDefinition]) -> bool:

@@ -13,7 +13,6 @@ import pytest_asyncio
 
 from gateway.core.clock import SystemClock
 from gateway.solver.pool import CheckerPool
-from gateway.solver.worker import BUILD_NICE
 from tests.bench.swap import HIGH, Load, Swapper
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -82,21 +81,3 @@ async def test_a_worker_killed_while_sets_change_costs_the_decision_it_held_and_
 def resident_kb(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
-
-
-# Building must wait for checks, not checks for building, where there are not processors enough for both.
-async def test_a_set_is_built_by_a_thread_that_yields_to_the_checks_of_the_others(swapper: Swapper) -> None:
-    assert {nice for pid in swapper.pool.pids() for nice in niceness(pid)} == {os.nice(0)}
-
-    await swapper.swap()
-
-    for pid in swapper.pool.pids():
-        found = niceness(pid)
-        assert found[0] == os.nice(0)  # the one that checks
-        assert found.count(os.nice(0) + BUILD_NICE) == 1
-
-
-def niceness(pid: int) -> list[int]:
-    """Of each thread of a process, the first one first."""
-    tasks = sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda task: int(task.name))
-    return [int((task / "stat").read_text().rpartition(")")[2].split()[16]) for task in tasks]
