@@ -84,10 +84,15 @@ class Checks:
             return replace(result, timings_ms=timings), None
         return replace(result, timings_ms=timings, proved=ready.proved), ready.facts.carry
 
-    def prepare(self, request: CheckRequest) -> None:
-        """Work out ahead what every check on these premises needs; nothing is decided."""
+    def prepare(self, request: CheckRequest, order: Sequence[TagId] = ()) -> None:
+        """Work out ahead what every check on these premises needs; nothing is decided.
+
+        With an `order` of all outputs also what `permitted_next` needs.
+        """
         with contextlib.suppress(UnusableError):  # the check finds that again, and tells it
-            self._ready_for(request)
+            ready = self._ready_for(request)
+            if order:
+                self._guide.outlook(ready.prepared, ready.facts, order)
 
     def permitted_next(
         self, request: CheckRequest, order: Sequence[TagId], fixed: Sequence[int]

@@ -199,13 +199,13 @@ class CheckerPool:
             if seat is not None:
                 self._leave(seat, deadline)
 
-    def prepare(self, request: CheckRequest) -> None:
+    def prepare(self, request: CheckRequest, order: tuple[TagId, ...] = ()) -> None:
         """Have an idle worker get ready for a check on these premises. Never waits; nothing depends on it."""
         self._warm.setdefault((request.hold_s, request.effect_delay_s))
         able = [s for s in self._idle if s.worker.alive and request.generation in s.loaded]
         seat = next((s for s in reversed(able) if not s.kept), able[-1] if able else None)
         if seat is not None:
-            seat.worker.tell(encoder.encode(Prepare(request)))
+            seat.worker.tell(encoder.encode(Prepare(request, order)))
             seat.told, seat.kept = request, True
 
     async def aclose(self) -> None:

@@ -56,9 +56,13 @@ class Check(msgspec.Struct, tag=True, frozen=True):
 
 
 class Prepare(msgspec.Struct, tag=True, frozen=True):
-    """Work out ahead what a check on these premises needs. Never answered."""
+    """Work out ahead what a check on these premises needs. Never answered.
+
+    `order`, where it is not empty: also what `Next` on them needs, for outputs decoded in this order.
+    """
 
     request: CheckRequest
+    order: tuple[TagId, ...] = ()
 
 
 class CheckAnother(msgspec.Struct, tag=True, frozen=True):

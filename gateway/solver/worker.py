@@ -68,7 +68,7 @@ class Desk:
         """Get ready for checks on what `ask` says; a set that is not loaded is told when one is asked for."""
         self._told = ask.request
         if (checks := self._loaded.get(ask.request.generation)) is not None:
-            checks.prepare(ask.request)
+            checks.prepare(ask.request, ask.order)
 
     def answer(self, ask: Ask) -> Answer | None:  # noqa: C901, PLR0911  one for each kind of request
         """The answer to one request, None to what has none."""

@@ -165,3 +165,15 @@ def _permits(checks: Checks, made: RuleSet, request: CheckRequest, counts: dict[
     )
     result, _ = checks.check(replace(request, proposal=Proposal(values=values, by="test")))
     return result.verdict == Permitted(values)
+
+
+def test_an_outlook_that_was_prepared_is_the_one_that_answers() -> None:
+    checks, request = Checks(demo_rules(), PATIENT), Situation().request(None)
+    order = (HEATER, MIXER, PUMP)
+
+    checks.prepare(request, order)
+    prepared = checks._guide._last
+
+    assert isinstance(checks.permitted_next(request, order, (0, 1)), Exactly)
+    assert prepared is not None
+    assert checks._guide._last is prepared

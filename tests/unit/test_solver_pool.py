@@ -225,6 +225,7 @@ async def test_a_worker_says_what_may_come_next_and_is_still_ready_for_the_check
     request = Situation().request(None)
     here = Checks(rule_set(), PATIENT)
 
+    pool.prepare(request, order)
     first = await pool.permitted_next(request, order, (), soon())
     last = await pool.permitted_next(request, order, (0, 1), soon())
 
