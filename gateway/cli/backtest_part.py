@@ -20,7 +20,7 @@ from gateway.solver.backtest.sweep import Asked, Sweeper
 from gateway.solver.bytecode.accept import accepted
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.signing import Trust
-from gateway.storage.recorded import OUTCOMES, Batch, RecordedDecisions, Wanted
+from gateway.storage.recorded import OUTCOMES, Batch, RecordedDecisions, Wanted, blamed
 
 _SLOTS = 60  # of a timeline
 _SHORTEST_NS = 1_000_000_000
@@ -99,13 +99,12 @@ class Stretcher:
         sweep = self.sweeper.sweep(
             seen, lambda row: self.asked(int(batch.sequence[rows[row]]), proposed=not permitted[row])
         )
-        others = [bool(batch.blamed.get(int(row), frozenset()) - {self.module.id}) for row in rows]
         judged = Judged(
             sequence=batch.sequence[rows],
             ids=[batch.ids[row] for row in rows],
             at_ns=batch.at_ns[rows],
             permitted=permitted,
-            others=np.array(others, dtype=np.bool_),
+            others=lambda row: bool(blamed(batch.findings[int(rows[row])]) - {self.module.id}),
         )
         return compared(sweep, judged, self._kinds, slot_ns)
 

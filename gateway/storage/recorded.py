@@ -49,7 +49,7 @@ class Batch:
     """Some decisions that were examined, as columns; NaN is what a record does not hold.
 
     `outcome` indexes `OUTCOMES`. `history`: by action, values, seconds since each ceased and whose each is.
-    `blamed`: by row, the modules whose critical or standard rules were found violated.
+    `findings`: by row, of those not permitted, what `blamed` reads.
     `left_out`: why other decisions of this part cannot be judged, and how many.
     """
 
@@ -69,7 +69,7 @@ class Batch:
     carried: dict[str, tuple[Floats, Floats]]
     let_out: dict[str, Floats]
     proposed: dict[str, Floats]
-    blamed: dict[int, frozenset[str]]
+    findings: dict[int, bytes]
     left_out: dict[str, int]
 
 
@@ -212,7 +212,7 @@ def _batch(rows: Sequence[tuple[int, Any]], wanted: Wanted, left_out: dict[str, 
         carried={tag: _carried(asked, f"t{n}") for n, tag in enumerate(wanted.carried)},
         let_out=let_out,
         proposed=proposed,
-        blamed={row: _blamed(d) for row, d in enumerate(decisions) if d.outcome.kind != "permitted"},
+        findings={row: bytes(d.findings) for row, d in enumerate(decisions) if d.outcome.kind != "permitted"},
         left_out=left_out,
     )
 
@@ -246,9 +246,18 @@ def _stamp(sample: Any) -> float:  # noqa: ANN401
 
 
 def _registers(every: Sequence[Any], tags: Sequence[str]) -> dict[str, Floats]:
-    """By tag, the values of a list of register values; they come in one order nearly always."""
-    found = {tag: np.full(len(every), NAN) for tag in tags}
-    for row, registers in enumerate(every):
+    """By tag, the values of lists of register values; they come in one order nearly always."""
+    order = [register.tag for register in every[0]] if every else []
+    alike = [[register.tag for register in registers] == order for registers in every]
+    blank = [NAN] * len(order)
+    rows = [
+        [r.value for r in registers] if same else blank for registers, same in zip(every, alike, strict=True)
+    ]
+    table = np.array(rows, dtype=np.float64).reshape(len(every), len(order))
+    found = {
+        tag: table[:, order.index(tag)].copy() if tag in order else np.full(len(every), NAN) for tag in tags
+    }
+    for registers, row in ((every[row], row) for row, same in enumerate(alike) if not same):
         for register in registers:
             if register.tag in found:
                 found[register.tag][row] = register.value
@@ -270,8 +279,9 @@ def _carried(asked: Sequence[Any], field: str) -> tuple[Floats, Floats]:
     return pairs[:, 0].copy(), pairs[:, 1].copy()
 
 
-def _blamed(decision: Any) -> frozenset[str]:  # noqa: ANN401
-    found = msgspec.json.decode(decision.findings, type=list[Finding])
+def blamed(findings: bytes) -> frozenset[str]:
+    """The modules whose critical or standard rules were found violated; monitors refuse nothing."""
+    found = msgspec.json.decode(findings, type=list[Finding])
     return frozenset(
         f.module for f in found if f.what == "violated" and f.kind not in {"informational", "monitor"}
     )

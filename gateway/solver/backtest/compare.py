@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -94,35 +94,21 @@ class Comparison:
 class Judged:
     """Decisions as decided, row for row those of a sweep.
 
-    `permitted`: what is judged was let out by a verdict. `others`: other modules' rules were violated then.
-    `questioned`: what is judged was proposed, and not let out.
+    `permitted`: what is judged was let out by a verdict. `others` tells of a row whether rules of other
+    modules were violated then; it is asked only where that matters.
     """
 
     sequence: Ints
     ids: Sequence[str]
     at_ns: Ints
     permitted: Bools
-    others: Bools
+    others: Callable[[int], bool]
 
 
 def compared(sweep: Sweep, judged: Judged, rules: Mapping[str, tuple[str, bool]], slot_ns: int) -> Comparison:
     """Counts of one stretch; `rules` gives each constraint's kind and whether it refuses."""
     usable = sweep.reason < 0
-    fails = np.zeros(len(usable), dtype=np.bool_)
-    unknown = np.zeros(len(usable), dtype=np.bool_)
-    for name, (_, binding) in rules.items():
-        if binding and name in sweep.verdict:
-            fails |= sweep.verdict[name] == VIOLATED
-            unknown |= sweep.verdict[name] == UNKNOWN
-    unknown &= ~fails
-    fine = ~fails & ~unknown
-    by_kind = {
-        NEWLY_REFUSED: usable & judged.permitted & fails,
-        NOT_SHOWN: usable & unknown,
-        NEWLY_PERMITTED: usable & ~judged.permitted & fine & ~judged.others,
-        STILL_PERMITTED: usable & judged.permitted & fine,
-        STILL_REFUSED: usable & ~judged.permitted & (fails | (fine & judged.others)),
-    }
+    by_kind = _by_kind(sweep, judged, [name for name, (_, binding) in rules.items() if binding], usable)
     found = Comparison(decisions=len(usable), asked=int(sweep.asked.sum()))
     for number, reason in enumerate(sweep.reasons):
         found.cannot[reason] += int((sweep.reason == number).sum())
@@ -144,6 +130,25 @@ def compared(sweep: Sweep, judged: Judged, rules: Mapping[str, tuple[str, bool]]
         if name in sweep.verdict:
             found.constraints[name] = _tally(kind, name, sweep, judged, usable & binding, usable)
     return found
+
+
+def _by_kind(sweep: Sweep, judged: Judged, binding: Sequence[str], usable: Bools) -> dict[str, Bools]:
+    """Which decisions each of `KINDS` holds; `binding` are the rules that refuse."""
+    fails, unknown, others = (np.zeros(len(usable), dtype=np.bool_) for _ in range(3))
+    for name in binding:
+        fails |= sweep.verdict[name] == VIOLATED
+        unknown |= sweep.verdict[name] == UNKNOWN
+    unknown &= ~fails
+    fine = ~fails & ~unknown
+    for row in np.flatnonzero(usable & ~judged.permitted & fine):
+        others[row] = judged.others(int(row))
+    return {
+        NEWLY_REFUSED: usable & judged.permitted & fails,
+        NOT_SHOWN: usable & unknown,
+        NEWLY_PERMITTED: usable & ~judged.permitted & fine & ~others,
+        STILL_PERMITTED: usable & judged.permitted & fine,
+        STILL_REFUSED: usable & ~judged.permitted & (fails | (fine & others)),
+    }
 
 
 def _tally(kind: str, name: str, sweep: Sweep, judged: Judged, refusing: Bools, usable: Bools) -> Tally:

@@ -68,11 +68,40 @@ class Corners:
         return Span(end[self._rows], end[self._rows], off[self._rows])
 
 
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A row in the user's unit; `gap`: the denominator of its value where its symbols lie on the grid."""
+
+    constant: float
+    shares: tuple[tuple[str, float], ...]
+    gap: float
+
+
+class Scales:
+    """The scales of rows, worked out once; a step's numerator is in every rate."""
+
+    def __init__(self, step: Fraction) -> None:
+        self._step = step
+        self._known: dict[tuple[Row, int], Scale] = {}
+
+    def of(self, row: Row, unit: int) -> Scale:
+        """The scale of a row whose formula has that unit."""
+        if (row, unit) not in self._known:
+            constant = Fraction(row.constant, unit)
+            shares = [(name, Fraction(factor * SCALE, unit)) for name, factor in row.terms]
+            step = self._step.numerator if any(name.startswith("rate:") for name, _ in shares) else 1
+            whole = lcm(constant.denominator, *(share.denominator for _, share in shares))
+            self._known[row, unit] = Scale(
+                float(constant), tuple((n, float(s)) for n, s in shares), float(whole * GRID * step)
+            )
+        return self._known[row, unit]
+
+
 class Sheet:
     """Formulas over the symbols of some decisions; rows that several formulas share are worked out once."""
 
-    def __init__(self, symbols: Intervals, step: Fraction) -> None:
-        self._symbols, self._step = symbols, step
+    def __init__(self, symbols: Intervals, scales: Scales) -> None:
+        self._symbols, self._scales = symbols, scales
         self._rows: dict[tuple[Row, int], Worst] = {}
         self._places: list[Row] = []
 
@@ -89,7 +118,7 @@ class Sheet:
                 doubtful[these] = True
                 continue
             corners = Corners(self._symbols, rows[these], self._places[place])
-            found = Sheet(corners, self._step).worst(formula)
+            found = Sheet(corners, self._scales).worst(formula)
             violates[these] = found.value < 0
             doubtful[these] = found.doubtful
         return violates, doubtful
@@ -112,30 +141,26 @@ class Sheet:
     def _row(self, row: Row, unit: int) -> Worst:
         if isinstance(row, ProductRow):
             return self._products(row, unit)
-        total = np.full(self._symbols.count, float(Fraction(row.constant, unit)))
+        scale = self._scales.of(row, unit)
+        total = np.full(self._symbols.count, scale.constant)
         size, off = np.abs(total), np.zeros(self._symbols.count)
-        for name, factor in row.terms:
-            span, share = self._symbols[name], float(Fraction(factor * SCALE, unit))
-            end, wide = span.end(upper=factor > 0)
-            total, size = total + share * end, size + np.abs(share * end)
-            off = off + abs(share) * np.asarray(wide)
-        return self._settled(row, unit, -total, off, size)
+        for name, share in scale.shares:
+            end, wide = self._symbols[name].end(upper=share > 0)
+            part = share * end
+            total += part
+            size += np.abs(part)
+            off += abs(share) * np.asarray(wide)
+        return self._settled(row, scale.gap, -total, off, size)
 
-    def _settled(self, row: Row, unit: int, slack: Floats, off: Floats, size: Floats) -> Worst:
+    def _settled(self, row: Row, gap: float, slack: Floats, off: Floats, size: Floats) -> Worst:
         """One row's verdict: a slack of whole grid steps that is nearer to 0 than one step is 0."""
-        close = np.abs(slack) <= off + near(size)
-        exact = (off == 0) & (1 / self._gap(row, unit) > 2 * near(size))
-        zero = close & exact
-        slack = np.where(zero, _BELOW if row.strict else 0.0, slack)
+        rounding = near(size)
+        close = np.abs(slack) <= off + rounding
+        exact = (off == 0) & (1 / gap > 2 * rounding)
+        slack = np.where(close & exact, _BELOW if row.strict else 0.0, slack)
         alone = np.full(len(slack), row.settled)
         sure, here = np.ones(len(slack), dtype=np.bool_), np.full(len(slack), len(self._places) - 1)
-        return Worst(slack, alone, off + near(size), close & ~exact, sure, here)
-
-    def _gap(self, row: Row, unit: int) -> float:
-        """The denominator of what a row can come to where all its symbols lie on the grid."""
-        step = self._step.numerator if any(n.startswith("rate:") for n, _ in row.terms) else 1
-        parts = [Fraction(row.constant, unit), *(Fraction(factor * SCALE, unit) for _, factor in row.terms)]
-        return float(lcm(*(part.denominator for part in parts)) * GRID * step)
+        return Worst(slack, alone, off + rounding, close & ~exact, sure, here)
 
     def _products(self, row: ProductRow, unit: int) -> Worst:
         names = sorted({name for pair, _ in row.corners for name in pair})

@@ -17,7 +17,7 @@ from gateway.core.tag import TagId
 from gateway.solver.backtest.evidence import Bools, Evidence, Floats, Ints
 from gateway.solver.backtest.motions import Motions
 from gateway.solver.backtest.premises import observe
-from gateway.solver.backtest.rows import Sheet
+from gateway.solver.backtest.rows import Scales, Sheet
 from gateway.solver.backtest.symbols import Symbols, untold
 from gateway.solver.check import millis_up
 from gateway.solver.condense import Plan, condense
@@ -53,6 +53,7 @@ class Sweeper:
         self.rules, self._module = rules, module
         self.trial = Trial(rules, RuleSet.of([m for m in rules.modules if m.id != module], rules.generation))
         self._motions = Motions(rules)
+        self._scales = Scales(rules.modules[0].step)
         self._plans: dict[tuple[Fraction, Fraction], _Prepared] = {}
         every = (*rules.rules, *rules.safe_set, *rules.terminal)
         self.judged: Mapping[str, Rule] = {r.constraint.id: r for r in every if r.module == module}
@@ -105,7 +106,7 @@ class Sweeper:
         part = seen.part(rows)
         with np.errstate(invalid="ignore", over="ignore"):
             premises = observe(self.rules, self._motions, part)
-            sheet = Sheet(Symbols(self.rules, prepared.plan, part, premises), prepared.plan.step)
+            sheet = Sheet(Symbols(self.rules, prepared.plan, part, premises), self._scales)
             doubtful = premises.reasons.doubtful.copy()
             for name, formulas in prepared.formulas.items():
                 verdict, margin, open_ = _judged(sheet, formulas)
