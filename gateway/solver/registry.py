@@ -295,6 +295,7 @@ class Registry(Generic[R]):
         proving = replace(
             waiting,
             proving=True,
+            comparing=False,  # a person approved it: what a comparison says changes nothing any more
             because=f"{waiting.because}; approved, and in force once its safe set is proved invariant: "
             "a decision point is armed",
         )

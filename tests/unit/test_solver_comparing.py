@@ -8,6 +8,7 @@ import hashlib
 import json
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest_asyncio
@@ -217,3 +218,30 @@ async def test_without_anybody_who_compares_a_reworded_module_waits_for_a_person
 
 def test_the_reworded_text_is_the_one_the_tests_mean() -> None:
     assert json.loads(reworded(2))["constraints"][0]["require"] == "2*level <= 6.4"
+
+
+# S24: who approves does not wait for the comparison, and its end must not take the approval back.
+async def test_s24_an_approval_while_it_is_compared_stands_and_is_proved(house: House) -> None:
+    house.bench.armed, house.bench.proved = True, False
+    house.solver.why = "it would permit level 3.205 m"
+    await house.registry.apply([settled(reworded(2, limit="2*level <= 6.41"))])
+    await house.begun()
+
+    house.registry.book.waiting["lower-level-limit"] = replace(
+        house.registry.book.waiting["lower-level-limit"], by=frozenset({"anna"})
+    )
+    await Acts(house.registry).approve("lower-level-limit", "bert")
+    house.solver.go.set()
+    await house.settles()
+
+    assert "once its safe set is proved" in house.status().refused_because[0]
+    house.bench.proved = True
+    proving = asyncio.create_task(house.registry.run())
+    try:
+        async with asyncio.timeout(10):
+            while house.status().revision != 2:
+                house.changed.clear()
+                await house.changed.wait()
+    finally:
+        proving.cancel()
+    assert house.solver.asked == [(1, 2)]
