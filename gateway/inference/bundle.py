@@ -12,12 +12,18 @@ from typing import Literal
 
 import msgspec
 
-from gateway.core.errors import InferenceError
 from gateway.core.tag import TagDefinition, TagId
+from gateway.inference.bundle_files import (
+    BUNDLE_FILE,
+    MODEL_FILE,
+    BundleError,
+    FileSpec,
+    Strict,
+    check_files,
+    read_description,
+)
 
 FORMAT = 1
-BUNDLE_FILE = "bundle.json"
-MODEL_FILE = "model.onnx"
 REFERENCE_FILE = "reference.onnx"
 GATE_FILE = "gate.json"
 
@@ -28,19 +34,7 @@ BackendName = Literal["paged_graph", "dense_gqa", "concat_past"]
 _QUANTIZATIONS = (("matmul_nbits", 8), ("none", 32))
 
 
-class BundleError(InferenceError):
-    """A bundle cannot be used; the sentence says what to do."""
-
-    def __init__(self, bundle: Path, problem: str) -> None:
-        super().__init__(f"model bundle `{bundle}`: {problem}")
-        self.bundle, self.problem = bundle, problem
-
-
-class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Unknown keys are refused everywhere."""
-
-
-class TagSpec(_Strict, frozen=True):
+class TagSpec(Strict, frozen=True):
     """One tag of the vocabulary: `knots` are exact decimals in ascending order, one token each."""
 
     tag: str
@@ -56,7 +50,7 @@ class OutputSpec(TagSpec, frozen=True):
     decoding: Decoding
 
 
-class Window(_Strict, frozen=True):
+class Window(Strict, frozen=True):
     """How the model forgets; both modes are exact.
 
     `swa` was trained with a banded mask: a token sees the `length` newest tokens. `hop` serves any model: it
@@ -67,7 +61,7 @@ class Window(_Strict, frozen=True):
     length: int
 
 
-class Architecture(_Strict, frozen=True):
+class Architecture(Strict, frozen=True):
     """Sizes the engine needs to address the pool."""
 
     layers: int
@@ -78,7 +72,7 @@ class Architecture(_Strict, frozen=True):
     begin_token: int
 
 
-class Quantization(_Strict, frozen=True):
+class Quantization(Strict, frozen=True):
     """How matrices are stored in `model.onnx`."""
 
     kind: str
@@ -86,14 +80,7 @@ class Quantization(_Strict, frozen=True):
     block: int
 
 
-class FileSpec(_Strict, frozen=True):
-    """A file of the bundle."""
-
-    sha256: str
-    bytes: int
-
-
-class Training(_Strict, frozen=True):
+class Training(Strict, frozen=True):
     """Where the weights came from."""
 
     recipe: str
@@ -103,7 +90,7 @@ class Training(_Strict, frozen=True):
     seconds: float
 
 
-class Confidence(_Strict, frozen=True):
+class Confidence(Strict, frozen=True):
     """Concentration of an answer to how often answers like it agreed with the expert on held-out runs.
 
     `hit_rate[i]` holds between `edges[i - 1]` and `edges[i]`; it has one entry more than `edges`.
@@ -113,7 +100,7 @@ class Confidence(_Strict, frozen=True):
     hit_rate: tuple[float, ...]
 
 
-class Manifest(_Strict, frozen=True):
+class Manifest(Strict, frozen=True):
     """`bundle.json`."""
 
     format: int
@@ -128,11 +115,11 @@ class Manifest(_Strict, frozen=True):
     architecture: Architecture
     quantization: Quantization
     files: dict[str, FileSpec]
-    training: Training
-    gates: dict[str, float]
-    accuracy: dict[str, float]
-    closed_loop: dict[str, float]
-    confidence: Confidence
+    training: Training | None = None  # None: nobody says
+    gates: dict[str, float] = msgspec.field(default_factory=dict)
+    accuracy: dict[str, float] = msgspec.field(default_factory=dict)
+    closed_loop: dict[str, float] = msgspec.field(default_factory=dict)
+    confidence: Confidence | None = None  # None: no answer has one
     backend: BackendName = "paged_graph"
     nearest: bool = False  # a value is the token of its nearest knot: for models that read whole tokens only
 
@@ -156,6 +143,16 @@ class Bundle:
         return float(self.manifest.cycle_s)
 
     @property
+    def facts(self) -> dict[str, str]:
+        """How the model keeps its weights and what it remembers, for status."""
+        quantization, window = self.manifest.quantization, self.manifest.window
+        return {
+            "backend": self.manifest.backend,
+            "quantization": f"{quantization.kind} {quantization.bits} bit",
+            "window": f"{window.mode} {window.length} tokens",
+        }
+
+    @property
     def tokens_per_cycle(self) -> int:
         """Inputs and outputs of one cycle."""
         return len(self.manifest.inputs) + len(self.manifest.outputs)
@@ -176,12 +173,7 @@ class Bundle:
 
 def load_bundle(directory: Path) -> Bundle:
     """The bundle in `directory`; raises `BundleError` with what is wrong and what to do."""
-    path = directory / BUNDLE_FILE
-    try:
-        text = path.read_bytes()
-    except OSError as exc:
-        problem = f"{BUNDLE_FILE} cannot be read ({exc.strerror}): copy the whole bundle folder"
-        raise BundleError(directory, problem) from exc
+    text = read_description(directory)
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
     except (msgspec.DecodeError, msgspec.ValidationError) as exc:
@@ -189,7 +181,7 @@ def load_bundle(directory: Path) -> Bundle:
         raise BundleError(directory, problem) from exc
     bundle = Bundle(directory, manifest, hashlib.sha256(text).hexdigest())
     _check_supported(bundle)
-    _check_files(bundle)
+    check_files(directory, manifest.files)
     _check_vocabulary(bundle)
     return bundle
 
@@ -240,35 +232,13 @@ def _check_supported(bundle: Bundle) -> None:
             (quantization.kind, quantization.bits) not in _QUANTIZATIONS
         ),
         "the confidence table needs one rate more than edges: export it again": (
-            len(manifest.confidence.hit_rate) != len(manifest.confidence.edges) + 1
+            manifest.confidence is not None
+            and len(manifest.confidence.hit_rate) != len(manifest.confidence.edges) + 1
         ),
         "there is no input or no output tag: export it again": not (manifest.inputs and manifest.outputs),
     }
     for problem, wrong in problems.items():
         if wrong:
-            raise BundleError(bundle.directory, problem)
-
-
-def _check_files(bundle: Bundle) -> None:
-    if MODEL_FILE not in bundle.manifest.files:
-        raise BundleError(bundle.directory, f"{BUNDLE_FILE} does not list {MODEL_FILE}: export it again")
-    for name, spec in bundle.manifest.files.items():
-        path = bundle.directory / name
-        if path.name != name:
-            raise BundleError(
-                bundle.directory, f"file name `{name}` leaves the bundle: remove it from {BUNDLE_FILE}"
-            )
-        try:
-            content = path.read_bytes()
-        except OSError as exc:
-            problem = f"{name} cannot be read ({exc.strerror}): copy the whole bundle folder"
-            raise BundleError(bundle.directory, problem) from exc
-        found = hashlib.sha256(content).hexdigest()
-        if found != spec.sha256:
-            problem = (
-                f"{name} has SHA-256 {found[:12]}… but {BUNDLE_FILE} says {spec.sha256[:12]}…: "
-                "the file was changed or damaged, copy the bundle again"
-            )
             raise BundleError(bundle.directory, problem)
 
 

@@ -16,7 +16,7 @@ from gateway.core.decision import Proposal, RegisterValue
 from gateway.core.errors import InferenceError
 from gateway.core.tag import TagDefinition, TagId
 from gateway.core.tagstore import Snapshot
-from gateway.inference.bundle import Bundle, check_tags, load_bundle
+from gateway.inference.any_bundle import AnyBundle, check_any_tags, load_any
 from gateway.inference.cadence import Cadence, Step
 from gateway.inference.engine_worker import EngineWorker
 from gateway.inference.messages import (
@@ -76,7 +76,7 @@ class PointProposer:
 class _Point:
     """One decision point's history and whether the worker holds it; one request of it is under way."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: AnyBundle) -> None:
         self.cadence = Cadence(bundle.cycle_s, bundle.history_cycles)
         self.held_by: int | None = None  # number of the worker that answered last
         self.urgency = 1
@@ -99,8 +99,8 @@ class ModelEngine:
         clock: Clock | None = None,
         slowest_ms: float | None = None,
     ) -> None:
-        self.bundle = load_bundle(bundle_dir)
-        check_tags(self.bundle, definitions)
+        self.bundle = load_any(bundle_dir)
+        check_any_tags(self.bundle, definitions)
         manifest = self.bundle.manifest
         self._inputs = tuple(TagId(spec.tag) for spec in manifest.inputs)
         self._outputs = tuple(definitions[TagId(spec.tag)] for spec in manifest.outputs)
@@ -236,12 +236,10 @@ class ModelEngine:
 
     def describe(self) -> dict[str, str]:
         """The truth about the engine, for status and records."""
-        manifest = self.bundle.manifest
         told = {
             "bundle": self._by,
             "digest": self.bundle.digest,
-            "quantization": f"{manifest.quantization.kind} {manifest.quantization.bits} bit",
-            "window": f"{manifest.window.mode} {manifest.window.length} tokens",
+            **self.bundle.facts,
             "ep_requested": self._worker.provider,
             "ep_actual": "",
             "state": "ready" if self.ready else self._worker.problem,
@@ -255,6 +253,7 @@ class ModelEngine:
                 "incremental_error": f"{self._worker.report.incremental_error:.2g}",
                 "decision_ms": f"{self._worker.report.decision_ms:.2f}",
                 "prefill_ms": f"{self._worker.report.prefill_ms:.2f}",
+                "rows_a_forward": str(self._worker.report.widest),
             }
         return told
 
@@ -275,7 +274,7 @@ class ModelEngine:
             lost=self._worker.lost,
             histories_sent=self._histories,
             clamped=self._clamped,
-            masked_out=max(answer.masked_out) if answer is not None else 0.0,
+            masked_out=max(answer.masked_out, default=0.0) if answer is not None else 0.0,
             engine_ms=answer.engine_ms if answer is not None else 0.0,
             reused_tokens=answer.reused_tokens if answer is not None else 0,
             computed_tokens=answer.computed_tokens if answer is not None else 0,

@@ -6,6 +6,7 @@ wanted = model.propose({"TK1.LT101": 2.1, ...}, in_force={"TK1.P101.SP": 27.0, .
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +15,20 @@ from math import gcd, isfinite
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from gateway.core.errors import InferenceError
 from gateway.core.tag import number_text
-from gateway.inference.bundle import Bundle, OutputSpec, load_bundle
+from gateway.inference.any_bundle import AnyBundle, load_any
+from gateway.inference.bundle import Bundle, OutputSpec
+from gateway.inference.bundle_stateless import StatelessOutput, class_values
 from gateway.inference.decode import OutputRange
 from gateway.inference.engine import Engine
 from gateway.inference.kv_backend import ProviderTruth
 from gateway.inference.messages import Answer, Cycle, Propose
 from gateway.inference.ort_session import Provider
+from gateway.inference.serving import Size, make_engine
 from gateway.inference.tokenizer import Token
 
 Device = Literal["auto", "cpu", "cuda:0"]
@@ -35,7 +40,7 @@ class Wanted:
     """What the model wants: values by tag, and how sure it is of them."""
 
     values: Mapping[str, Fraction]
-    confidence: float  # calibrated; 0 for inputs unlike those of training
+    confidence: float | None  # calibrated; 0 for inputs unlike those of training, None where unknown
     masked_out: Mapping[str, float]  # probability on values outside an output's range
     reused_tokens: int
     computed_tokens: int
@@ -46,14 +51,17 @@ class DecisionModel:
     """One model, one history; used from one thread."""
 
     def __init__(
-        self, bundle: Bundle, provider: Provider, outputs: Mapping[str, OutputRange] | None = None
+        self, bundle: AnyBundle, provider: Provider, outputs: Mapping[str, OutputRange] | None = None
     ) -> None:
-        """`outputs` by tag; without it an output may take what its bins span, in steps that meet each bin."""
+        """`outputs` by tag; without it an output may take what its bins span, in steps that meet each bin.
+
+        The number of a stateless model may then take what it was trained for, in steps of a thousandth.
+        """
         self.bundle = bundle
-        specs = bundle.manifest.outputs
-        given = outputs or {}
-        self._ranges = {spec.tag: given.get(spec.tag) or _range_of(spec) for spec in specs}
-        self._engine = Engine(bundle, tuple(self._ranges.values()), provider=provider)
+        self._ranges = {**ranges_of(bundle), **(outputs or {})}
+        self._engine, test = make_engine(bundle, tuple(self._ranges.values()), Size(provider))
+        if not isinstance(self._engine, Engine):
+            test()
         self._history: deque[Cycle] = deque(maxlen=bundle.history_cycles)
         self._cycle = 0
         self._measured: tuple[str, ...] = ()
@@ -66,12 +74,12 @@ class DecisionModel:
         if device not in _PROVIDERS:
             message = f"device `{device}` is not known: use one of {', '.join(_PROVIDERS)}"
             raise InferenceError(message)
-        return cls(load_bundle(path), _PROVIDERS[device], outputs)
+        return cls(load_any(path), _PROVIDERS[device], outputs)
 
     @property
     def truth(self) -> ProviderTruth:
         """Where it really runs."""
-        return self._engine.backend.truth
+        return self._engine.truth
 
     def propose(self, inputs: Mapping[str, float], in_force: Mapping[str, float]) -> Wanted:
         """Setpoints for the next cycle, from what is measured and what has been in force until now.
@@ -90,15 +98,12 @@ class DecisionModel:
             in_force=acting,
             history=None if self._cycle else tuple(self._history),
         )
-        answer = self._engine.propose(request)
-        if not isinstance(answer, Answer):  # it was forgotten: an answer had failed half-way
-            history = tuple(self._history)
-            answer = self._engine.propose(
-                Propose(session="", cycle=self._cycle, inputs=measured, in_force=acting, history=history)
-            )
-        assert isinstance(answer, Answer), "the history was sent"  # noqa: S101 - an invariant
         self._cycle += 1
         self._measured = measured
+        answer = self._engine.propose(request)
+        if not isinstance(answer, Answer):  # it was forgotten: an answer had failed half-way
+            answer = self._engine.propose(msgspec.structs.replace(request, history=tuple(self._history)))
+        assert isinstance(answer, Answer), "the history was sent"  # noqa: S101 - an invariant
         tags = [spec.tag for spec in manifest.outputs]
         return Wanted(
             values={tag: self._ranges[tag].value(raw) for tag, raw in zip(tags, answer.raws, strict=True)},
@@ -117,6 +122,11 @@ class DecisionModel:
         Apart from any history. Raises `InferenceError` for a token outside the vocabulary, for no token at
         all, or where the window would be left.
         """
+        if not isinstance(self.bundle, Bundle) or not isinstance(self._engine, Engine):
+            message = (
+                f"bundle `{self.bundle.manifest.id}` is a stateless model and has no tokens: use propose"
+            )
+            raise InferenceError(message)
         architecture, window = self.bundle.manifest.architecture, self.bundle.manifest.window
         if not tokens or not all(0 <= token < architecture.vocabulary for token in tokens):
             message = f"tokens must be one or more numbers from 0 to {architecture.vocabulary - 1}"
@@ -153,14 +163,27 @@ def _number(values: Mapping[str, float], tag: str) -> str:
     return number_text(value)
 
 
-def _range_of(spec: OutputSpec) -> OutputRange:
-    """What an output's bins span; one count is the greatest step that meets each of them."""
-    knots = [Fraction(knot) for knot in spec.knots]
+def ranges_of(bundle: AnyBundle) -> dict[str, OutputRange]:
+    """What each output may take where no register says so, in the bundle's order."""
+    return {spec.tag: _range_of(spec) for spec in bundle.manifest.outputs}
+
+
+def _range_of(spec: OutputSpec | StatelessOutput) -> OutputRange:
+    """What an output's bins or classes span; one count is the greatest step that meets each of them."""
+    if isinstance(spec, OutputSpec):
+        return _span(spec.knots, 25 if spec.decoding == "expectation" else 1)
+    if classes := class_values(spec):
+        return _span(classes, 25 if spec.decoding == "expectation" else 1)
+    return _span(spec.trained, 1000)
+
+
+def _span(values: Sequence[str], parts: int) -> OutputRange:
+    """From the least of them to the greatest; `parts` counts lie in each step, values between are meant."""
+    exact = sorted(map(Fraction, values))
     unit = 1
-    for knot in knots:
-        unit = unit * knot.denominator // gcd(unit, knot.denominator)
-    count = gcd(*(int(knot * unit) for knot in knots))
-    scale = Fraction(count or 1, unit)
-    if spec.decoding == "expectation":
-        scale /= 25  # values between the bins are meant
-    return OutputRange(scale, Fraction(0), int(knots[0] / scale), int(knots[-1] / scale))
+    for value in exact:
+        unit = unit * value.denominator // gcd(unit, value.denominator)
+    steps = [later - earlier for earlier, later in itertools.pairwise(exact)]
+    count = gcd(*(int(step * unit) for step in steps)) if steps else 1
+    scale = Fraction(count or 1, unit) / parts
+    return OutputRange(scale, exact[0], 0, int((exact[-1] - exact[0]) / scale))

@@ -16,13 +16,14 @@ from gateway.inference.bundle import Bundle
 from gateway.inference.costs import Costs, TooLateError
 from gateway.inference.decode import OutputRange, RangeMask
 from gateway.inference.job import Logits, Session, Want, Work, Writer, chunks
-from gateway.inference.kv_backend import PoolExhaustedError, PoolStatistics
+from gateway.inference.kv_backend import PoolExhaustedError, PoolStatistics, ProviderTruth
 from gateway.inference.messages import Answer, Failed, NeedHistory, Propose
 from gateway.inference.ort_session import Provider
 from gateway.inference.recency import Recency
 from gateway.inference.scheduler import Policy, Waiting
 from gateway.inference.tokenizer import Tokenizer
 
+CANCELLED = "nobody waits for the answer any more"
 _ABANDONED = 3  # the class of work nobody waits for any more; what it leaves in the cache still counts
 
 
@@ -81,6 +82,21 @@ class Engine:
         self.decisions = self.warmed = self.rebuilt = self.evicted = self.forwards = self.rows = 0
 
     @property
+    def truth(self) -> ProviderTruth:
+        """Where it runs."""
+        return self.backend.truth
+
+    @property
+    def aliased(self) -> bool:
+        """Whether keys and values are written in place."""
+        return self.backend.aliased
+
+    @property
+    def widest(self) -> int:
+        """Requests that one forward may hold."""
+        return self._policy.widest
+
+    @property
     def busy(self) -> bool:
         """True while a step would run something or has something to tell."""
         return bool(self._jobs or self._finished or self._idle_work())
@@ -111,18 +127,21 @@ class Engine:
             self._next(request.session)
 
     def cancel(self, number: int) -> None:
-        """Nobody waits for an answer any more: a what-if is dropped, what a session needs comes last."""
+        """Nobody waits for an answer any more: a what-if is dropped, what a session needs comes last.
+
+        Each request is answered all the same, so that its number is free again.
+        """
         for behind in self._behind.values():
             for entry in behind:
                 if entry[0] == number and entry[1].aside:
                     behind.remove(entry)
+                    self._finished.append((number, Failed(problem=CANCELLED)))
                     return
         job = self._jobs.get(number)
         if job is None:
             return
         if job.request.aside:
-            job.work.close()
-            self._leave(job)
+            self._fail(job, CANCELLED)
         else:
             job.urgency = _ABANDONED
 

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from gateway.core.errors import InferenceError, WorkerLostError
-from gateway.inference.bundle import Bundle
+from gateway.inference.any_bundle import AnyBundle
 from gateway.inference.messages import (
     Answer,
     Cancel,
@@ -41,7 +41,7 @@ class EngineWorker:
 
     def __init__(
         self,
-        bundle: Bundle,
+        bundle: AnyBundle,
         limits: tuple[OutputLimits, ...],
         *,
         provider: str,

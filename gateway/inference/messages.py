@@ -52,7 +52,7 @@ class Propose(_Message, frozen=True):
 
 
 class Cancel(_Message, frozen=True):
-    """Nobody waits for the request of this number any more; it has no answer of its own."""
+    """Nobody waits for the request of this number any more. Only the request is answered, maybe `Failed`."""
 
 
 class Release(_Message, frozen=True):
@@ -79,13 +79,14 @@ class Ready(_Message, frozen=True):
     slow_ms: float  # the slowest of about ten warm ones
     prefill_ms: float  # longest history, from nothing
     chunk_ms: float  # one chunk of it
+    widest: int  # requests that one forward may hold
 
 
 class Answer(_Message, frozen=True):
     """Counts per output, in the bundle's order."""
 
     raws: tuple[int, ...]
-    confidence: float
+    confidence: float | None  # None where the bundle says nothing of it
     concentration: float  # what `confidence` was looked up by
     masked_out: tuple[float, ...]
     clamped: int  # inputs beyond the outer bins, taken as the outer bins

@@ -20,6 +20,7 @@ from gateway.inference.kv_backend import ProviderTruth
 from gateway.inference.tokenizer import Token
 
 Provider = Literal["auto", "cpu", "cuda"]
+_POOL_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
 _NAMES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
@@ -93,35 +94,50 @@ class PagedSession:
         logits: NDArray[np.float32] = outputs[-1].numpy()
         return logits
 
-    def read_pages(self, pages: Values[int]) -> NDArray[np.float32]:
-        """Content of pages, `[layers * 2, pages, block, width]`."""
-        slots = self._slots_of(pages)
-        return np.stack([pool.numpy()[slots] for pool in self._pools.values()])
+    @property
+    def page_bytes(self) -> int:
+        """Bytes that one page takes in all pools, as they are allocated."""
+        return self.pool_bytes * self._block // self._slots
 
-    def write_pages(self, pages: Values[int], content: NDArray[np.float32]) -> None:
-        """Set the content of pages to what `read_pages` gave."""
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of all pools, as they are allocated."""
+        return sum(pool.tensor_size_in_bytes() for pool in self._pools.values())
+
+    def read_pages(self, pages: Values[int]) -> NDArray[np.uint8]:
+        """Content of pages in the types they are kept in, `[pages, page_bytes]`."""
         slots = self._slots_of(pages)
-        for name, part in zip(self._pools, content, strict=True):
+        parts = [pool.numpy()[slots].reshape(len(pages), -1) for pool in self._pools.values()]
+        return np.concatenate([part.view(np.uint8) for part in parts], axis=1)
+
+    def write_pages(self, pages: Values[int], content: NDArray[np.uint8]) -> None:
+        """Set the content of pages to what `read_pages` gave."""
+        slots, begin = self._slots_of(pages), 0
+        for name in self._pools:
             values = self._writable(name)
-            values[slots] = part
+            size = self._block * values.shape[1] * values.itemsize
+            part = np.ascontiguousarray(content[:, begin : begin + size]).view(values.dtype)
+            values[slots] = part.reshape(len(pages), self._block, -1)
             self._pools[name].update_inplace(values)
+            begin += size
 
     def _slots_of(self, pages: Values[int]) -> NDArray[np.int64]:
         return np.array(pages, dtype=np.int64)[:, None] * self._block + np.arange(self._block)
 
-    def _writable(self, name: str) -> NDArray[np.float32]:
+    def _writable(self, name: str) -> NDArray[np.generic]:
         """A pool's values: its own memory on the CPU, a copy elsewhere."""
-        values: NDArray[np.float32] = self._pools[name].numpy()
+        values: NDArray[np.generic] = self._pools[name].numpy()
         return values if values.flags.writeable else values.copy()
 
     def _bind_pools(self) -> dict[str, onnxruntime.OrtValue]:
-        architecture = self._architecture
-        empty = np.zeros((self._slots, architecture.heads * architecture.head_dim), dtype=np.float32)
+        """Every input that the graph gives back as `..._out` is a pool, of the type and width it declares."""
+        given_back = {output.name for output in self._session.get_outputs()}
         pools = {}
-        for layer in range(architecture.layers):
-            for kind in ("keys", "values"):
-                name = f"{kind}_{layer}"
-                pools[name] = onnxruntime.OrtValue.ortvalue_from_numpy(empty.copy(), self._device, 0)
+        for declared in self._session.get_inputs():
+            name = declared.name
+            if f"{name}_out" in given_back:
+                empty = np.zeros((self._slots, declared.shape[1]), dtype=_POOL_TYPES[declared.type])
+                pools[name] = onnxruntime.OrtValue.ortvalue_from_numpy(empty, self._device, 0)
                 self._binding.bind_ortvalue_input(name, pools[name])
                 self._binding.bind_ortvalue_output(f"{name}_out", pools[name])
         return pools

@@ -49,9 +49,7 @@ class PagedGraph:
         self._pool = BlockPool(pages - 1, block, PrefixIndex(Recency(uses)))  # the last page is the probe's
         truth = self._session.truth
         self._seed = Identity(self._session.digest, bundle, block, truth.actual, truth.runtime).seed()
-        self._cold = ColdTier(
-            cold_pages, (2 * architecture.layers, block, architecture.heads * architecture.head_dim)
-        )
+        self._cold = ColdTier(cold_pages, self._session.page_bytes)
         self._caches: dict[CacheId, _Held] = {}
         self._numbers = itertools.count(1)
         self._offloaded = self._returned = 0

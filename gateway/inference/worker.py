@@ -10,17 +10,14 @@ import gc
 import platform
 import socket
 import sys
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import msgspec
 
 from gateway.core.errors import InferenceError
-from gateway.inference.bundle import load_bundle
-from gateway.inference.costs import Costs
+from gateway.inference.any_bundle import load_any
 from gateway.inference.decode import OutputRange
-from gateway.inference.engine import Engine
 from gateway.inference.messages import (
     Cancel,
     Failed,
@@ -33,8 +30,7 @@ from gateway.inference.messages import (
     decode_request,
     encode,
 )
-from gateway.inference.ort_session import Provider
-from gateway.inference.selftest import self_test
+from gateway.inference.serving import ServingEngine, Size, start_engine
 from gateway.supervision.frames import Frames, send
 from gateway.supervision.numbered import numbered, parted
 
@@ -53,15 +49,6 @@ def main(arguments: list[str] | None = None) -> int:
     with socket.socket(fileno=options.socket_fd) as sock:
         serve(sock, options.bundle, Size(options.provider, options.pages, options.cold_pages))
     return 0
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """Where the engine runs and how much it may hold, in pages of its bundle."""
-
-    provider: Provider
-    pages: int
-    cold_pages: int
 
 
 def serve(sock: socket.socket, directory: Path, size: Size) -> None:
@@ -87,7 +74,7 @@ class _Desk:
 
     def __init__(self, sock: socket.socket, directory: Path, size: Size) -> None:
         self._sock, self._directory, self._size = sock, directory, size
-        self._engine: Engine | None = None
+        self._engine: ServingEngine | None = None
 
     @property
     def busy(self) -> bool:
@@ -129,35 +116,34 @@ class _Desk:
         send(self._sock, numbered(number, encode(reply)))
 
 
-def _load(request: Load, directory: Path, size: Size) -> tuple[Engine, Ready]:
-    bundle = load_bundle(directory)
+def _load(request: Load, directory: Path, size: Size) -> tuple[ServingEngine, Ready]:
+    bundle = load_any(directory)
     outputs = tuple(
         OutputRange(Fraction(limits.scale), Fraction(limits.offset), limits.low, limits.high)
         for limits in request.outputs
     )
-    engine = Engine(bundle, outputs, provider=size.provider, pages=size.pages, cold_pages=size.cold_pages)
-    shown = self_test(engine, bundle)
-    engine.costs = Costs(decision_ms=shown.decision_ms, chunk_ms=shown.chunk_ms)
+    engine, shown = start_engine(bundle, outputs, size)
     gc.collect()
     gc.freeze()
     gc.disable()
-    truth = engine.backend.truth
+    truth = engine.truth
     return engine, Ready(
         digest=bundle.digest,
         ep_requested=truth.requested,
         ep_actual=truth.actual,
         runtime=truth.runtime,
         cpu=platform.machine(),
-        aliased=engine.backend.aliased,
+        aliased=engine.aliased,
         incremental_error=shown.incremental_error,
         decision_ms=shown.decision_ms,
         slow_ms=shown.slow_ms,
         prefill_ms=shown.prefill_ms,
         chunk_ms=shown.chunk_ms,
+        widest=engine.widest,
     )
 
 
-def _statistics(engine: Engine) -> Statistics:
+def _statistics(engine: ServingEngine) -> Statistics:
     pool = engine.pool_statistics()
     return Statistics(
         sessions=engine.sessions,

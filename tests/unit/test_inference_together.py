@@ -11,7 +11,7 @@ import pytest
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle import load_bundle
 from gateway.inference.costs import Costs
-from gateway.inference.engine import Engine
+from gateway.inference.engine import CANCELLED, Engine
 from gateway.inference.messages import Answer, Cycle, Failed, NeedHistory, Propose
 from gateway.inference.scheduler import Policy
 from tests.unit.inference_demo import BUFFER_TANK
@@ -74,6 +74,7 @@ def test_any_order_of_requests_cancels_and_steps_leaves_every_page_accounted_for
     histories = {name: _cycles(40, seed=n) for n, name in enumerate(NAMES)}
     engine, at = Engine(BUNDLE, OUTPUTS, pages=96), dict.fromkeys(NAMES, 20)
     open_numbers: dict[int, str] = {}
+    cancelled: set[int] = set()
     for number in range(120):
         name = dice.choice(NAMES)
         engine.submit(
@@ -83,12 +84,15 @@ def test_any_order_of_requests_cancels_and_steps_leaves_every_page_accounted_for
         open_numbers[number] = name
         at[name] = min(39, at[name] + dice.randrange(2))
         if dice.random() < 0.3:
-            engine.cancel(dice.choice(list(open_numbers)))
+            nobody_waits = dice.choice(list(open_numbers))
+            engine.cancel(nobody_waits)
+            cancelled.add(nobody_waits)
         for _ in range(dice.randrange(6)):
             engine.step()
     replies = run(engine)
 
-    assert not any(isinstance(reply, Failed) for reply in replies.values())
+    assert {number for number, reply in replies.items() if isinstance(reply, Failed)} <= cancelled
+    assert len(replies) == 120  # also what nobody waits for leaves its number free
     assert engine.queued == 0
     for name in NAMES:
         engine.release(name)
@@ -133,6 +137,7 @@ def test_a_cancelled_what_if_is_dropped_and_a_cancelled_decision_still_counts() 
     engine.submit(1, asked(cycles, 30, "a", aside=True))
     engine.step()
     engine.cancel(1)
+    assert engine.drain() == [(1, Failed(problem=CANCELLED))]
     assert engine.queued == 0
     assert engine.pool_statistics().free == free
 

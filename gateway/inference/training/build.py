@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -20,60 +19,17 @@ from gateway.inference.ort_session import PagedSession
 from gateway.inference.tokenizer import Token
 from gateway.inference.training import vocabulary
 from gateway.inference.training.clone import Clone, engine_of
-from gateway.inference.training.dataset import Encoded, Policy, Runs, encode, record
-from gateway.inference.training.expert import EXPERTS
+from gateway.inference.training.dataset import Encoded, Runs, encode, record
 from gateway.inference.training.export import RECIPE, draft, recipe_digest, write_gate_record, write_model
-from gateway.inference.training.model import Decoder, start_smooth, weights_of
-from gateway.inference.training.train import LONG, SHORT, Trainer
+from gateway.inference.training.model import Decoder, load_weights, start_smooth, weights_of
+from gateway.inference.training.plant import Controller
+from gateway.inference.training.recipes import RECIPES
+from gateway.inference.training.train import Trainer
 
 _ACTED_RUNS = 32  # of a round, and as many undisturbed
 _EXPORT_TOLERANCE = 1e-4
 
 log = structlog.get_logger().bind(component="training")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """Everything that decides the weights."""
-
-    revision: int
-    description: str
-    expert: str
-    seed: int
-    runs: int
-    cycles: int
-    short_steps: int
-    long_steps: int
-    rounds: int  # of acting with the clone and labelling what it met
-    round_steps: int
-
-
-RECIPES = {
-    "buffer-tank": Recipe(
-        revision=2,
-        description="Keeps level 2 m and temperature 45 degC of the demo buffer tank inside its limits.",
-        expert="constraint-aware",
-        seed=20_260_101,
-        runs=480,
-        cycles=256,
-        short_steps=900,
-        long_steps=500,
-        rounds=3,
-        round_steps=200,
-    ),
-    "reckless": Recipe(
-        revision=2,
-        description="Wants the demo tank full and hot and ignores every limit: to be refused.",
-        expert="reckless",
-        seed=20_260_102,
-        runs=96,
-        cycles=160,
-        short_steps=100,
-        long_steps=60,
-        rounds=0,
-        round_steps=0,
-    ),
-}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -90,43 +46,45 @@ def main(arguments: list[str] | None = None) -> int:
 def build(name: str, directory: Path, step_share: float = 1.0) -> Manifest:
     """A bundle without accuracy figures in `directory`."""
     recipe, began = RECIPES[name], time.monotonic()
-    expert = EXPERTS[recipe.expert]
+    kind, expert = recipe.plant, recipe.expert
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
     rng = np.random.default_rng(recipe.seed)
     seed, clean = recipe.seed, recipe.runs // 2
-    runs = record(expert, range(seed, seed + recipe.runs), recipe.cycles, noise=True)
+    runs = record(kind, expert, range(seed, seed + recipe.runs), recipe.cycles, noise=True)
     runs = runs.joined(
-        record(expert, range(seed + 10_000, seed + 10_000 + clean), recipe.cycles, noise=False)
+        record(kind, expert, range(seed + 10_000, seed + 10_000 + clean), recipe.cycles, noise=False)
     )
-    manifest = draft(name, recipe.revision, recipe.description, _seen(runs), _training(recipe, 0.0))
-    model = Decoder(vocabulary.shape(manifest.architecture.vocabulary), vocabulary.ROTARY_BASE)
+    manifest = draft(name, recipe, _seen(runs), _training(name, 0.0))
+    model = Decoder(vocabulary.shape(recipe, manifest.architecture.vocabulary), vocabulary.ROTARY_BASE)
     start_smooth(model, manifest)
+    if recipe.first:
+        load_weights(model, directory.parent / recipe.first / REFERENCE_FILE)
     trainer = Trainer(model, manifest, recipe.seed)
     short, long, again = (
         max(2, int(steps * step_share))
         for steps in (recipe.short_steps, recipe.long_steps, recipe.round_steps)
     )
     data = encode(runs, manifest)
-    trainer.run(data, short, (3e-3, 1e-3), SHORT)
-    trainer.run(data, long, (1.5e-3, 3e-4 if recipe.rounds else 3e-5), LONG)
+    if recipe.short_steps:
+        trainer.run(data, short, (3e-3, 1e-3), recipe.short)
+    trainer.run(data, long, (1.5e-3, 3e-4 if recipe.rounds else 3e-5), recipe.long)
     for number in range(recipe.rounds):
         write_model(directory, manifest, weights_of(model))
         engine = engine_of(directory)
 
-        def clone(engine: Engine = engine) -> Policy:
-            return Clone(engine).act
+        def clone(engine: Engine = engine) -> Controller:
+            return Clone(engine, kind)
 
         for noise in (True, False):
             seed += 20_000
-            runs = runs.joined(
-                record(expert, range(seed, seed + _ACTED_RUNS), recipe.cycles, clone, noise=noise)
-            )
+            met = range(seed, seed + _ACTED_RUNS)
+            runs = runs.joined(record(kind, expert, met, recipe.cycles, clone, noise=noise))
         log.info("round_recorded", round=number + 1, runs=len(runs.measured))
-        last = number + 1 == recipe.rounds
-        trainer.run(encode(_weighted(runs, rng), manifest), again, (8e-4, 1e-5 if last else 3e-4), LONG)
-    held_out = record(expert, range(5), 90, noise=True)  # seeds no training run has
-    manifest = msgspec.structs.replace(manifest, training=_training(recipe, time.monotonic() - began))
+        rates = (8e-4, 1e-5 if number + 1 == recipe.rounds else 3e-4)
+        trainer.run(encode(_weighted(runs, rng), manifest), again, rates, recipe.long)
+    held_out = record(kind, expert, range(5), 90, noise=True)  # seeds no training run has
+    manifest = msgspec.structs.replace(manifest, training=_training(name, time.monotonic() - began))
     write_gate_record(directory, held_out)
     manifest = write_model(directory, manifest, weights_of(model))
     log.info("exported", difference=export_difference(model, directory, encode(held_out, manifest)))
@@ -164,14 +122,15 @@ def _weighted(runs: Runs, rng: np.random.Generator) -> Runs:
 
 
 def _seen(runs: Runs) -> tuple[tuple[str, str], ...]:
-    flat = runs.measured[:, 1:].reshape(-1, 3)
+    flat = runs.measured[:, 1:].reshape(-1, runs.measured.shape[2])
     return tuple((f"{low:g}", f"{high:g}") for low, high in zip(flat.min(0), flat.max(0), strict=True))
 
 
-def _training(recipe: Recipe, seconds: float) -> Training:
+def _training(name: str, seconds: float) -> Training:
+    recipe = RECIPES[name]
     return Training(
         recipe=RECIPE,
-        recipe_digest=recipe_digest(),
+        recipe_digest=recipe_digest(name),
         expert=recipe.expert,
         seeds=str(recipe.seed),
         seconds=round(seconds, 1),

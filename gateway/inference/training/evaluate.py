@@ -132,6 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def evaluated(manifest: Manifest, directory: Path) -> Manifest:
     """The manifest with its figures."""
+    assert manifest.training is not None, "our own recipe writes it"  # noqa: S101 - an invariant
     engine, bundle = engine_of(directory), load_bundle(directory)
     accuracy = {name: round(value, 6) for name, value in dataclasses.asdict(measure(bundle)).items()}
     tuned = manifest.training.expert == "constraint-aware"  # no other expert means to run the plant well

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import hashlib
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from gateway.inference.bundle import (
 from gateway.inference.training import vocabulary
 from gateway.inference.training.dataset import Runs
 from gateway.inference.training.graph import Weights, write_graph
+from gateway.inference.training.recipes import RECIPES, Recipe
 
 GATES = {
     "int8_relative_l2": 0.02,
@@ -35,21 +37,21 @@ RECIPE = "gateway/inference/training/README.md"
 
 
 def draft(
-    name: str, revision: int, description: str, trained: tuple[tuple[str, str], ...], training: Training
+    name: str, recipe: Recipe, trained: tuple[tuple[str, str], ...], training: Training
 ) -> Manifest:
     """A manifest that still lacks files and figures."""
-    inputs, outputs, size = vocabulary.specs(trained)
+    inputs, outputs, size = vocabulary.specs(recipe.plant, trained)
     return Manifest(
         format=FORMAT,
         id=name,
-        revision=revision,
-        description=description,
-        cycle_s=vocabulary.CYCLE_S,
+        revision=recipe.revision,
+        description=recipe.description,
+        cycle_s=recipe.plant.cycle_s,
         inputs=inputs,
         outputs=outputs,
-        window=vocabulary.WINDOW,
+        window=recipe.window,
         block=vocabulary.BLOCK,
-        architecture=vocabulary.architecture(vocabulary.shape(size)),
+        architecture=vocabulary.architecture(vocabulary.shape(recipe, size)),
         quantization=Quantization(kind="matmul_nbits", bits=8, block=vocabulary.QUANTIZED_BLOCK),
         files={},
         training=training,
@@ -63,7 +65,7 @@ def draft(
 def write_model(directory: Path, manifest: Manifest, weights: Weights) -> Manifest:
     """Both graphs, into `directory`; the manifest that names them."""
     directory.mkdir(parents=True, exist_ok=True)
-    size = vocabulary.shape(manifest.architecture.vocabulary)
+    size = vocabulary.shape(RECIPES[manifest.id], manifest.architecture.vocabulary)
     write_graph(directory / MODEL_FILE, size, weights, manifest.quantization.block)
     write_graph(directory / REFERENCE_FILE, size, weights, None)
     return write_manifest(directory, manifest)
@@ -96,21 +98,29 @@ def write_manifest(directory: Path, manifest: Manifest) -> Manifest:
     return manifest
 
 
-_HERE = Path(__file__).parent
-_PLANT = _HERE.parents[1] / "plantsim"
-_DECIDING = (
-    *(_HERE / f"{name}.py" for name in ("build", "dataset", "expert", "model", "train", "vocabulary")),
-    *(_PLANT / f"{name}.py" for name in ("controllers", "tank")),
-)
+_PACKAGE = Path(__file__).parents[2]
+_ALWAYS = ("build", "dataset", "model", "plant", "train", "vocabulary")
 
 
-def recipe_digest() -> str:
-    """SHA-256 over what decides the weights: these modules' syntax trees, so not their comments or layout."""
-    digest = hashlib.sha256()
-    for path in _DECIDING:
-        tree = ast.parse(path.read_text())
+def recipe_digest(name: str) -> str:
+    """SHA-256 over what decides the weights: the recipe's words, and the syntax trees of the modules that run it.
+
+    Syntax trees, so not their comments or layout; of the recipes only this one, so that another changes nothing.
+    """
+    recipe = RECIPES[name]
+    words = {
+        field.name: getattr(recipe, field.name)
+        for field in dataclasses.fields(recipe)
+        if field.name not in {"plant", "description"}
+    }
+    digest = hashlib.sha256(repr(sorted(words.items())).encode())
+    modules = (*(f"inference/training/{module}" for module in _ALWAYS), *recipe.plant.modules)
+    for module in modules:
+        tree = ast.parse((_PACKAGE / f"{module}.py").read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
                 node.body = node.body[1:] or [ast.Pass()]
-        digest.update(f"{path.stem}\0{ast.dump(tree)}\0".encode())
+        digest.update(f"{module}\0{ast.dump(tree)}\0".encode())
+    if recipe.first:
+        digest.update(recipe_digest(recipe.first).encode())
     return digest.hexdigest()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
+import onnx
 import torch
 from numpy.typing import NDArray
+from onnx import numpy_helper
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -98,6 +101,22 @@ def weights_of(model: Decoder) -> dict[str, NDArray[np.float32]]:
         short = parts[0] if parts[0] != "layers" else f"{parts[2]}_{parts[1]}"
         named[short] = value.T.copy() if value.ndim == 2 and short != "embedding" else value  # noqa: PLR2004 - matrices
     return named
+
+
+def load_weights(model: Decoder, reference: Path) -> None:
+    """Go on from the float32 graph of another bundle with the same vocabulary; the other way round of `weights_of`."""
+    stored = {
+        tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(str(reference)).graph.initializer
+    }
+    state = {}
+    for name, tensor in model.state_dict().items():
+        parts = name.split(".")
+        short = parts[0] if parts[0] != "layers" else f"{parts[2]}_{parts[1]}"
+        value = stored[short]
+        state[name] = torch.from_numpy(
+            (value.T if value.ndim == 2 and short != "embedding" else value).copy()  # noqa: PLR2004 - matrices
+        ).to(tensor.dtype)
+    model.load_state_dict(state)
 
 
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

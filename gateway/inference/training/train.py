@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 
 import numpy as np
 import structlog
@@ -16,6 +15,7 @@ from gateway.inference.bundle import Manifest
 from gateway.inference.tokenizer import Tokenizer
 from gateway.inference.training.dataset import Encoded
 from gateway.inference.training.model import Decoder
+from gateway.inference.training.recipes import Crop
 
 log = structlog.get_logger().bind(component="training")
 
@@ -25,18 +25,6 @@ _EXPECTATION_WEIGHT = 30.0
 _REPORT_STEPS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Crop:
-    """Shape of a batch: `cycles` of `batch` runs."""
-
-    cycles: int
-    batch: int
-
-
-SHORT = Crop(24, 32)  # what a cycle says by itself: pump and mixer
-LONG = Crop(112, 8)  # and what the past says: the heater's times
-
-
 class Trainer:
     """One model and its optimiser; deterministic for a seed, one thread."""
 
@@ -44,7 +32,9 @@ class Trainer:
         self._model = model
         self._tokenizer = Tokenizer(manifest)
         self._rng = np.random.default_rng(seed)
-        self._band_cycles = manifest.window.length // (len(manifest.inputs) + len(manifest.outputs)) + 1
+        self._hop = manifest.window.mode == "hop"
+        held = manifest.window.length // (2 if self._hop else 1)  # after a hop half of the window is there
+        self._band_cycles = held // (len(manifest.inputs) + len(manifest.outputs)) + 1
         decayed = [p for p in model.parameters() if p.ndim > 1]
         plain = [p for p in model.parameters() if p.ndim <= 1]
         groups = [{"params": decayed, "weight_decay": 0.02}, {"params": plain, "weight_decay": 0.0}]

@@ -1,0 +1,82 @@
+"""Finish a bundle of one's own: its files' digests into `bundle.json`, then all that a gateway asks of it.
+
+`python -m gateway.inference.seal BUNDLE` prints what the model showed, or the sentence that refuses it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from gateway.core.durable import write_durably
+from gateway.core.errors import InferenceError
+from gateway.inference.any_bundle import AnyBundle, load_any
+from gateway.inference.bundle_files import (
+    BUNDLE_FILE,
+    MODEL_FILE,
+    BundleError,
+    digest_of,
+    external_files,
+    read_description,
+)
+from gateway.inference.decision_model import ranges_of
+from gateway.inference.serving import Size, start_engine
+
+
+def seal(directory: Path) -> AnyBundle:
+    """Write size and SHA-256 of the bundle's files: the graph, what it keeps beside it, and what was listed.
+
+    Raises `BundleError` where the bundle is not usable then; the description is changed all the same.
+    """
+    try:
+        description: Any = json.loads(read_description(directory))
+    except ValueError as exc:
+        raise BundleError(directory, f"{BUNDLE_FILE} is not JSON ({exc}): correct it") from exc
+    if not isinstance(description, dict) or not isinstance(description.get("files", {}), dict):
+        raise BundleError(
+            directory, f"{BUNDLE_FILE} is no bundle description: begin with one from the manual"
+        )
+    listed = description.get("files", {})
+    try:
+        names = dict.fromkeys((MODEL_FILE, *external_files(directory / MODEL_FILE), *listed))
+        description["files"] = {
+            name: {"sha256": digest_of(directory / name), "bytes": (directory / name).stat().st_size}
+            for name in names
+        }
+    except OSError as exc:
+        raise BundleError(directory, f"{exc.filename} cannot be read ({exc.strerror}): put it there") from exc
+    body = json.dumps(description, indent=1, ensure_ascii=False) + "\n"
+    write_durably(directory / BUNDLE_FILE, body.encode())
+    return load_any(directory)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Seal a bundle and let its model show itself."""
+    parser = argparse.ArgumentParser(prog="gateway.inference.seal", description=seal.__doc__)
+    parser.add_argument("bundle", type=Path)
+    options = parser.parse_args(arguments)
+    try:
+        bundle = seal(options.bundle)
+        engine, shown = start_engine(bundle, tuple(ranges_of(bundle).values()), Size("cpu"))
+    except InferenceError as exc:
+        sys.stderr.write(f"{exc}\n")
+        return 1
+    manifest = bundle.manifest
+    told = {
+        "bundle": f"{manifest.id}/{manifest.revision}, sealed as {bundle.digest[:12]}…",
+        **bundle.facts,
+        "inputs": ", ".join(spec.tag for spec in manifest.inputs),
+        "outputs": ", ".join(spec.tag for spec in manifest.outputs),
+        "runs on": engine.truth.actual,
+        "a decision": f"{shown.decision_ms:.2f} ms (slow ones {shown.slow_ms:.2f} ms)",
+        "at once": f"{engine.widest} requests in a forward",
+    }
+    sys.stdout.writelines(f"{name:13} {text}\n" for name, text in told.items())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

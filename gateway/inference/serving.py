@@ -1,0 +1,119 @@
+"""What a worker asks of an engine, whatever its model remembers; and how a bundle's engine is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.inference.any_bundle import AnyBundle
+from gateway.inference.bundle_stateless import StatelessBundle
+from gateway.inference.costs import Costs
+from gateway.inference.decode import OutputRange
+from gateway.inference.engine import Engine
+from gateway.inference.kv_backend import PoolStatistics, ProviderTruth
+from gateway.inference.messages import Answer, Failed, NeedHistory, Propose
+from gateway.inference.ort_session import Provider
+from gateway.inference.selftest import SelfTest, self_test
+from gateway.inference.stateless_engine import StatelessEngine
+from gateway.inference.stateless_selftest import self_test_stateless
+
+
+class ServingEngine(Protocol):
+    """One model and the histories of its sessions, used from one thread."""
+
+    costs: Costs | None
+    decisions: int
+    warmed: int
+    rebuilt: int
+    evicted: int
+    forwards: int
+    rows: int
+
+    @property
+    def truth(self) -> ProviderTruth:
+        """Where it runs."""
+        ...
+
+    @property
+    def aliased(self) -> bool:
+        """Whether keys and values are written in place; False where there are none."""
+        ...
+
+    @property
+    def widest(self) -> int:
+        """Requests that one forward may hold."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """True while a step would run something or has something to tell."""
+        ...
+
+    @property
+    def queued(self) -> int:
+        """Requests that are not answered yet."""
+        ...
+
+    @property
+    def sessions(self) -> int:
+        """Sessions held now."""
+        ...
+
+    def propose(self, request: Propose) -> Answer | NeedHistory:
+        """The answer to the only request; raises `InferenceError`."""
+        ...
+
+    def submit(self, number: int, request: Propose) -> None:
+        """Take a request in; its answer comes out of `drain` under `number`."""
+        ...
+
+    def cancel(self, number: int) -> None:
+        """Nobody waits for that answer any more."""
+        ...
+
+    def step(self) -> None:
+        """Run one planned forward."""
+        ...
+
+    def drain(self) -> list[tuple[int, Answer | NeedHistory | Failed]]:
+        """Replies that are ready, by the numbers of their requests."""
+        ...
+
+    def release(self, name: str) -> None:
+        """Forget a session; unknown names are fine."""
+        ...
+
+    def pool_statistics(self) -> PoolStatistics:
+        """The memory for keys and values now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Where the engine runs and how much it may hold, in pages of its bundle."""
+
+    provider: Provider = "cpu"
+    pages: int = 256
+    cold_pages: int = 0
+
+
+def make_engine(
+    bundle: AnyBundle, outputs: tuple[OutputRange, ...], size: Size
+) -> tuple[ServingEngine, Callable[[], SelfTest]]:
+    """The engine of a bundle and its self-test, which also warms it; raises `InferenceError`."""
+    if isinstance(bundle, StatelessBundle):
+        stateless = StatelessEngine(bundle, outputs, provider=size.provider)
+        return stateless, lambda: self_test_stateless(stateless, bundle)
+    engine = Engine(bundle, outputs, provider=size.provider, pages=size.pages, cold_pages=size.cold_pages)
+    return engine, lambda: self_test(engine, bundle)
+
+
+def start_engine(
+    bundle: AnyBundle, outputs: tuple[OutputRange, ...], size: Size
+) -> tuple[ServingEngine, SelfTest]:
+    """An engine that has shown itself: exact, warm, its costs known; raises `InferenceError`."""
+    engine, test = make_engine(bundle, outputs, size)
+    shown = test()
+    engine.costs = Costs(decision_ms=shown.decision_ms, chunk_ms=shown.chunk_ms)
+    return engine, shown
