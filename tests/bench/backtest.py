@@ -33,7 +33,7 @@ from tests.bench.report import Figure
 from tests.bench.simulator import DEMO, simulate
 
 MILLION = 1_000_000
-_PROPOSERS = ("reference", "wandering", "brink")
+_PROPOSERS = ("fill_and_heat", "wandering", "brink")
 _STEPS = 300
 _BATCH = 20_000
 _ID, _AT = b"d-placeholder", 1_111_111_111_111_111_111
