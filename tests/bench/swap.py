@@ -122,7 +122,10 @@ async def _workers(console: Console) -> list[Figure]:
             def step() -> None:
                 progress.advance(task)
 
-            quiet, _ = await _stretch(swapper, clock, QUIET_S, None, step)
+            quiet, _ = await _stretch(swapper, clock, QUIET_S / 2, None, step)
+            await swapper.swap()  # a refusal costs more than a permission: the quiet stretch has both, too
+            refusing, _ = await _stretch(swapper, clock, QUIET_S / 2, None, step)
+            quiet.waits_ms += refusing.waits_ms
             busy, swaps = await _stretch(swapper, clock, LASTS_S, swapper.swap, step)
     finally:
         await pool.aclose()
