@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import NewType
 
 from gateway.core.clock import Deadline
+from gateway.core.guidance import Decoding
 from gateway.core.override import Override
 from gateway.core.restraint import UNRESTRAINED, Restraint
 from gateway.core.tag import TagId, TagValue
@@ -65,6 +66,9 @@ class Proposal:
     by: str  # model id, `backup`, `value_in_force`, `request:<user>`
     model_digest: str = ""
     confidence: float | None = None
+    decoding: Decoding | None = field(
+        default=None, compare=False
+    )  # of a model's, where guidance was asked for
 
     def engineering(self) -> dict[TagId, Fraction]:
         """Tag to exact engineering value."""
@@ -319,3 +323,4 @@ class DecisionRecord:
     fallback: Examination | None = None  # the check that what a fallback wrote stands on (S10)
     shadow: tuple[Finding, ...] = ()  # what modules in shadow say of what was let out, or proposed; no effect
     overrides: tuple[Override, ...] = ()  # in force under the rule set of the outcome, by name (S25)
+    decoding: Decoding | None = None  # how the model's proposal was decoded; None: nobody guided it

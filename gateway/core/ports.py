@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from fractions import Fraction
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from gateway.core.decision import (
     StateSet,
     WriteOutcome,
 )
+from gateway.core.guidance import PackedGuidance, Refusals, Unguided
 from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import Snapshot
 
@@ -27,6 +28,7 @@ __all__ = [
     "CheckRequest",
     "Checker",
     "Gate",
+    "Guide",
     "InForce",
     "Proposer",
     "ProvedBand",
@@ -53,18 +55,42 @@ class Checker(Protocol):
         """
         ...
 
+    async def guidance(
+        self, request: CheckRequest, order: tuple[TagId, ...], refused: Refusals, deadline: Deadline
+    ) -> PackedGuidance | Unguided:
+        """Which blocks of outputs, in that order of decoding, a check on these premises may permit.
+
+        What is proposed in `request` does not count. Never raises, and no verdict depends on it.
+        """
+        ...
+
+
+Guide = Callable[[tuple[TagId, ...]], Awaitable[PackedGuidance | Unguided]]  # by the order of decoding
+
 
 class Proposer(Protocol):
-    """A model that proposes setpoints."""
+    """A model that proposes setpoints.
+
+    With a `guide` it decodes along its guidance where that comes in time, and says so in the proposal's
+    `decoding`; without one it proposes what it would.
+    """
 
     async def propose(
-        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+        self,
+        snapshot: Snapshot,
+        previous: Mapping[TagId, Fraction],
+        deadline: Deadline,
+        guide: Guide | None = None,
     ) -> Proposal:
         """Wanted setpoints; raises `InferenceError` or `WorkerLostError`."""
         ...
 
     async def propose_aside(
-        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+        self,
+        snapshot: Snapshot,
+        previous: Mapping[TagId, Fraction],
+        deadline: Deadline,
+        guide: Guide | None = None,
     ) -> Proposal:
         """The same for inputs that are not the plant's own (what-if, S20): nothing of them is remembered."""
         ...

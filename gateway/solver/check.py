@@ -19,6 +19,7 @@ from gateway.core.decision import (
     Undetermined,
     Verdict,
 )
+from gateway.core.guidance import Guidance, Refusal
 from gateway.core.ports import CheckRequest, ProvedBand, StateSet
 from gateway.core.tag import TagId
 from gateway.solver import backup, repair
@@ -107,6 +108,22 @@ class Checks:
             return NotKnown(str(exc))
         outlook = self._guide.outlook(ready.prepared, ready.facts, order)
         return outlook if isinstance(outlook, NotKnown) else outlook.after(fixed)
+
+    def guidance(
+        self, request: CheckRequest, order: Sequence[TagId], refusals: tuple[Refusal, ...]
+    ) -> Guidance | NotKnown:
+        """`permitted_next` for whatever will be fixed, as plain data, less what was refused already.
+
+        What is proposed in `request` does not matter. Where `order` is not every output: `NotKnown`.
+        """
+        if sorted(order) != sorted(v.tag for v in self.rules.actions):
+            governed = ", ".join(f"`{v.tag}`" for v in self.rules.actions)
+            return NotKnown(f"the model's outputs are not those the modules in force govern: {governed}")
+        try:
+            ready = self._ready_for(request)
+        except UnusableError as exc:
+            return NotKnown(str(exc))
+        return self._guide.guidance(ready.prepared, ready.facts, order, refusals)
 
     def _ready_for(self, request: CheckRequest) -> _Ready:
         """The premises of a request; those of the one before where nothing differs but what is judged."""

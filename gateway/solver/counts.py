@@ -10,8 +10,30 @@ from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
 
-Span = tuple[int, int]  # both ends belong to it
-Spans = tuple[Span, ...]  # ascending, with something left out between two
+from gateway.core.spans import Span, Spans, holds, join, meet
+
+__all__ = [
+    "ALWAYS",
+    "NEVER",
+    "AllOf",
+    "Condition",
+    "Line",
+    "OneOf",
+    "Span",
+    "Spans",
+    "all_of",
+    "holds",
+    "join",
+    "least",
+    "line",
+    "meet",
+    "most",
+    "one_of",
+    "places",
+    "simplified",
+    "spans",
+    "ways",
+]
 
 
 class Line(NamedTuple):
@@ -114,28 +136,6 @@ def spans(condition: Condition, within: Spans) -> Spans:
         case _:
             msg = "a condition about several outputs has no counts of one"
             raise ValueError(msg)
-
-
-def meet(one: Spans, other: Spans) -> Spans:
-    """What both hold."""
-    both = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
-    return tuple(sorted(span for span in both if span[0] <= span[1]))
-
-
-def join(found: Iterable[Span]) -> Spans:
-    """What one of them holds."""
-    joined: list[Span] = []
-    for low, high in sorted(found):
-        if joined and low <= joined[-1][1] + 1:
-            joined[-1] = joined[-1][0], max(joined[-1][1], high)
-        else:
-            joined.append((low, high))
-    return tuple(joined)
-
-
-def holds(found: Spans, count: int) -> bool:
-    """Whether a count is among them."""
-    return any(low <= count <= high for low, high in found)
 
 
 def ways(condition: Condition, most_ways: int, fits: Callable[[Line], bool]) -> list[list[Line]] | None:

@@ -10,15 +10,16 @@ from typing import Any
 import structlog
 
 from gateway.core.clock import Clock, Deadline, SystemClock
-from gateway.core.decision import CheckResult, Undetermined
+from gateway.core.decision import CheckResult
 from gateway.core.errors import GatewayError, WorkerLostError
+from gateway.core.guidance import PackedGuidance, Refusals, Unguided
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.core.tag import TagId
 from gateway.solver.permitted_next import NotKnown, PermittedNext
 from gateway.solver.predict import same_premises
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.safeset import Proof
-from gateway.solver.seat import Kept, PoolStatistics, Seat
+from gateway.solver.seat import Kept, PoolStatistics, Seat, undetermined
 from gateway.solver.wire import (
     Answer,
     Ask,
@@ -28,6 +29,8 @@ from gateway.solver.wire import (
     Done,
     Drop,
     Failed,
+    Guide,
+    GuideAnother,
     Narrowed,
     Next,
     NextAnother,
@@ -36,6 +39,7 @@ from gateway.solver.wire import (
     Proved,
     answers,
     encoder,
+    guided,
     permitted_next,
     result,
     why_not,
@@ -167,7 +171,7 @@ class CheckerPool:
         answer = await self._answered(request, deadline, Check(request, deadline.at), another)
         if isinstance(answer, Checked):
             return result(answer)
-        return self._undetermined(request, why_not(answer))
+        return undetermined(request, self._sets.get(request.generation), why_not(answer)), None
 
     async def permitted_next(
         self, request: CheckRequest, order: tuple[TagId, ...], fixed: tuple[int, ...], deadline: Deadline
@@ -176,6 +180,13 @@ class CheckerPool:
         ask, another = Next(request, order, fixed), NextAnother(order, fixed)
         answer = await self._answered(request, deadline, ask, another)
         return permitted_next(answer) if isinstance(answer, Narrowed) else NotKnown(why_not(answer))
+
+    async def guidance(
+        self, request: CheckRequest, order: tuple[TagId, ...], refused: Refusals, deadline: Deadline
+    ) -> PackedGuidance | Unguided:
+        """See `gateway.core.ports.Checker`."""
+        ask, another = Guide(request, order, refused), GuideAnother(order, refused)
+        return guided(await self._answered(request, deadline, ask, another))
 
     async def _answered(self, request: CheckRequest, deadline: Deadline, ask: Ask, another: Ask) -> Answer:
         """What a worker says; `another` is asked of one that was told the premises."""
@@ -187,10 +198,10 @@ class CheckerPool:
             async with asyncio.timeout(deadline.remaining(self._clock)):
                 seat = self._free_seat(request) or await self._until(lambda: self._free_seat(request))
                 known = seat.told is not None and same_premises(seat.told, request)
-                seat.told, seat.kept = request, seat.kept and isinstance(another, NextAnother)
+                seat.told, seat.kept = request, seat.kept and isinstance(another, NextAnother | GuideAnother)
                 return answers.decode(await seat.worker.post(encoder.encode(another if known else ask)))
         except TimeoutError:
-            self._late += 1
+            self._late += isinstance(another, CheckAnother)
             return Failed(f"{'no solver worker was free before' if seat is None else _LATE} the deadline")
         except WorkerLostError as exc:
             log.warning("worker_lost", reason=str(exc), decision=request.decision)
@@ -219,17 +230,6 @@ class CheckerPool:
 
     def _worker(self, number: int) -> WorkerProcess:
         return WorkerProcess(MODULE, _bounded(self._memory_bytes), name=f"solver-{number}")
-
-    def _undetermined(self, request: CheckRequest, reason: str) -> tuple[CheckResult, None]:
-        kept = self._sets.get(request.generation)
-        found = CheckResult(
-            verdict=Undetermined(reason),
-            findings=(),
-            generation=request.generation,
-            rule_set_digest=kept.rules.digest if kept is not None else "",
-            overrides=kept.rules.overrides if kept is not None else (),
-        )
-        return found, None
 
     def _leave(self, seat: Seat, deadline: Deadline) -> None:
         """Let others have the seat; first its worker ends what nobody waits for any more.

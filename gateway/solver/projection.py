@@ -48,7 +48,9 @@ Box = list[Span]
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class Case:
+    """A box and lines that must all hold; one of several cases is enough."""
+
     box: Box
     lines: tuple[Line, ...]
 
@@ -66,9 +68,9 @@ class _Rows:
 class Level:
     """What is left of all conditions at one place of the order."""
 
-    def __init__(self, place: int, allowed: Spans, cases: Sequence[_Case], why: str) -> None:
+    def __init__(self, place: int, allowed: Spans, cases: Sequence[Case], why: str) -> None:
         """`why` the answers may hold too much; empty where they never do."""
-        self.place, self.allowed, self.why = place, allowed, why
+        self.place, self.allowed, self.why, self.cases = place, allowed, why, tuple(cases)
         rows = _Rows()
         sizes = [0]
         for number, case in enumerate(cases):
@@ -145,9 +147,9 @@ def projected(conditions: Iterable[Condition], domains: Sequence[Span]) -> Proje
     return Projection(allowed, tuple(reversed(levels)))
 
 
-def _all_without(cases: Sequence[_Case], place: int) -> tuple[list[_Case], str]:
+def _all_without(cases: Sequence[Case], place: int) -> tuple[list[Case], str]:
     """The cases without one output; where only that can be exact, one for each of its counts."""
-    found: list[_Case] = []
+    found: list[Case] = []
     why = ""
     for number, case in enumerate(cases):
         taken, reason = _without(case, place)
@@ -195,7 +197,7 @@ def _parts(condition: Condition) -> Iterable[Condition]:
     return condition.parts if isinstance(condition, AllOf) else (condition,)
 
 
-def _cases(allowed: Sequence[Spans], joint: Sequence[Condition]) -> tuple[list[_Case], str]:
+def _cases(allowed: Sequence[Spans], joint: Sequence[Condition]) -> tuple[list[Case], str]:
     """Boxes with lines that together say what all conditions say, or less, and why less."""
     first = _narrowed(
         [(found[0][0], found[-1][1]) for found in allowed], [c for c in joint if isinstance(c, Line)]
@@ -213,9 +215,9 @@ def _cases(allowed: Sequence[Spans], joint: Sequence[Condition]) -> tuple[list[_
     return cases, why
 
 
-def _divided(cases: Sequence[_Case], condition: Condition) -> list[_Case] | None:
+def _divided(cases: Sequence[Case], condition: Condition) -> list[Case] | None:
     """The cases, each divided by what a condition may be fulfilled by; None where there would be too many."""
-    found: dict[tuple[tuple[Span, ...], tuple[Line, ...]], _Case] = {}
+    found: dict[tuple[tuple[Span, ...], tuple[Line, ...]], Case] = {}
     for case in cases:
         box = case.box
         within = simplified(condition, box)
@@ -233,7 +235,7 @@ def _between(place: int, span: Span) -> Condition:
     return all_of((line({place: 1}, span[1]), line({place: -1}, -span[0])))
 
 
-def _narrowed(box: Box, lines: Iterable[Line]) -> _Case | None:
+def _narrowed(box: Box, lines: Iterable[Line]) -> Case | None:
     """A case without counts that one of its lines excludes, and without lines that then say nothing."""
     kept = [Line(*found) for found in _tightest(lines).items()]
     for _ in range(_ROUNDS):
@@ -251,7 +253,7 @@ def _narrowed(box: Box, lines: Iterable[Line]) -> _Case | None:
         kept = [found for found in kept if most(found, box) > found.limit]
         if before == box:
             break
-    return _Case(box, tuple(kept))
+    return Case(box, tuple(kept))
 
 
 def _tightest(lines: Iterable[Line]) -> dict[tuple[tuple[int, int], ...], int]:
@@ -262,7 +264,7 @@ def _tightest(lines: Iterable[Line]) -> dict[tuple[tuple[int, int], ...], int]:
     return found
 
 
-def _without(case: _Case, place: int) -> tuple[_Case, str]:
+def _without(case: Case, place: int) -> tuple[Case, str]:
     """A case without one output, and why it may now say too little; a contradiction stays one."""
     above = [(f, found) for found in case.lines if (f := dict(found.terms).get(place, 0)) > 0]
     below = [(-f, found) for found in case.lines if (f := dict(found.terms).get(place, 0)) < 0]
@@ -288,11 +290,11 @@ def _without(case: _Case, place: int) -> tuple[_Case, str]:
         if isinstance(made, Line):
             lines[made.terms] = min(made.limit, lines.get(made.terms, made.limit))
         elif made == NEVER:
-            return _Case([(1, 0)] * len(case.box), ()), why
+            return Case([(1, 0)] * len(case.box), ()), why
     if len(lines) > _MOST_LINES:
         tightest = sorted(lines.items(), key=lambda item: len(item[0]))[:_MOST_LINES]
         lines, why = dict(tightest), "there are too many conditions to bring together"
-    return _Case(case.box, tuple(Line(*found) for found in lines.items())), why
+    return Case(case.box, tuple(Line(*found) for found in lines.items())), why
 
 
 def _whole(factors: dict[int, int], limit: int, box: Box) -> bool:

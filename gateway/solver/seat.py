@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gateway.core.decision import CheckResult, Undetermined
 from gateway.core.ports import CheckRequest
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.wire import Done, Load, given
@@ -94,3 +95,14 @@ def _rss_bytes(pid: int | None) -> int:
     except OSError:
         return 0
     return int(fields[1]) * 4096
+
+
+def undetermined(request: CheckRequest, kept: Kept | None, reason: str) -> CheckResult:
+    """What a check that no worker answered comes to, under a rule set that is kept, or is not."""
+    return CheckResult(
+        verdict=Undetermined(reason),
+        findings=(),
+        generation=request.generation,
+        rule_set_digest=kept.rules.digest if kept is not None else "",
+        overrides=kept.rules.overrides if kept is not None else (),
+    )

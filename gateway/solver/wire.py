@@ -22,6 +22,7 @@ from gateway.core.decision import (
     Verdict,
     Violated,
 )
+from gateway.core.guidance import Guidance, PackedGuidance, Refusal, Unguided
 from gateway.core.override import Override
 from gateway.core.ports import CheckRequest, ProvedBand, StateSet
 from gateway.core.tag import TagDefinition, TagId
@@ -88,6 +89,21 @@ class NextAnother(msgspec.Struct, tag=True, frozen=True):
     fixed: tuple[int, ...]
 
 
+class Guide(msgspec.Struct, tag=True, frozen=True):
+    """Say the same for whatever will be fixed, without what earlier checks of the decision refused."""
+
+    request: CheckRequest
+    order: tuple[TagId, ...]
+    refusals: tuple[Refusal, ...]
+
+
+class GuideAnother(msgspec.Struct, tag=True, frozen=True):
+    """The same on the premises told last."""
+
+    order: tuple[TagId, ...]
+    refusals: tuple[Refusal, ...]
+
+
 class Prove(msgspec.Struct, tag=True, frozen=True):
     """Prove a loaded rule set's safe set invariant within so many seconds."""
 
@@ -132,6 +148,12 @@ class Narrowed(msgspec.Struct, tag=True, frozen=True):
     because: str = ""
 
 
+class Guiding(msgspec.Struct, tag=True, frozen=True):
+    """Guidance as packed JSON: main hands it on as it is, and numbers may be of any size."""
+
+    packed: bytes
+
+
 class WireFinding(msgspec.Struct, frozen=True):
     """One finding; the fields of the kind that it is."""
 
@@ -164,8 +186,8 @@ class Checked(msgspec.Struct, tag=True, frozen=True):
     overrides: tuple[Override, ...] = ()
 
 
-Ask = Load | Drop | Prepare | Check | CheckAnother | Next | NextAnother | Prove
-Answer = Done | Failed | Checked | Narrowed | Proved
+Ask = Load | Drop | Prepare | Check | CheckAnother | Next | NextAnother | Guide | GuideAnother | Prove
+Answer = Done | Failed | Checked | Narrowed | Guiding | Proved
 
 
 def _enc(value: object) -> object:
@@ -241,6 +263,18 @@ def narrowed(found: PermittedNext) -> Narrowed:
             return Narrowed("at_most", counts, because)
         case NotKnown(because):
             return Narrowed("not_known", because=because)
+
+
+def guiding(found: Guidance | NotKnown) -> Guiding | Narrowed:
+    """Guidance, or that there is none, for the wire."""
+    return narrowed(found) if isinstance(found, NotKnown) else Guiding(msgspec.json.encode(found))
+
+
+def guided(answer: Answer) -> PackedGuidance | Unguided:
+    """The guidance a worker sent, or why there is none."""
+    if isinstance(answer, Guiding):
+        return PackedGuidance(answer.packed)
+    return Unguided(answer.because if isinstance(answer, Narrowed) else why_not(answer))
 
 
 def permitted_next(found: Narrowed) -> PermittedNext:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import structlog
 
 from gateway.core.decision import CheckResult, Permitted, Repaired
+from gateway.core.guidance import Refusal
 from gateway.core.override import Override
 from gateway.core.ports import CheckRequest
 from gateway.core.tag import TagDefinition, TagId
@@ -34,6 +35,8 @@ from gateway.solver.wire import (
     Done,
     Drop,
     Failed,
+    Guide,
+    GuideAnother,
     Load,
     Next,
     NextAnother,
@@ -43,6 +46,7 @@ from gateway.solver.wire import (
     asks,
     checked,
     encoder,
+    guiding,
     narrowed,
 )
 from gateway.supervision.frames import receive, send
@@ -93,6 +97,10 @@ class Desk:
                 return self._next(request, order, fixed)
             case NextAnother(order, fixed):
                 return Failed(_UNTOLD) if self._told is None else self._next(self._told, order, fixed)
+            case Guide(request, order, refusals):
+                return self._guide(request, order, refusals)
+            case GuideAnother(order, refusals):
+                return Failed(_UNTOLD) if self._told is None else self._guide(self._told, order, refusals)
             case Prove(generation, budget_s):
                 checks = self._loaded.get(generation)
                 if checks is None:
@@ -114,6 +122,15 @@ class Desk:
         if checks is None:
             return Failed(f"rule set {request.generation} is not loaded in this worker")
         return narrowed(checks.permitted_next(request, order, fixed))
+
+    def _guide(
+        self, request: CheckRequest, order: tuple[TagId, ...], refusals: tuple[Refusal, ...]
+    ) -> Answer:
+        self._told = request
+        checks = self._loaded.get(request.generation)
+        if checks is None:
+            return Failed(f"rule set {request.generation} is not loaded in this worker")
+        return guiding(checks.guidance(request, order, refusals))
 
     def _load(self, ask: Load) -> Answer:
         tags = {d.id: d for d in ask.tags}

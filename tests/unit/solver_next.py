@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+import msgspec
+
 from gateway.core.decision import DecisionId, PointId
+from gateway.core.guidance import Guidance
 from gateway.core.ports import CheckRequest, InForce
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue
@@ -147,8 +150,12 @@ class Enumerated:
         return found
 
     def compared(self, order: Sequence[TagId] = ORDER) -> tuple[int, int]:
-        """How many answers are exact, and how many may hold more; asserts that none is wrong."""
+        """How many answers are exact, and how many may hold more; asserts that none is wrong.
+
+        Also that guidance, as it travels, says the same.
+        """
         outlook = self.outlook(order)
+        told = msgspec.json.decode(msgspec.json.encode(outlook.guidance()), type=Guidance)
         true: dict[tuple[int, ...], set[int]] = {}
         for counts in self.permitted:
             block = tuple(counts[tag] for tag in order)
@@ -159,6 +166,7 @@ class Enumerated:
             for fixed in _blocks(order[:length]):
                 answer = outlook.after(fixed)
                 assert not isinstance(answer, NotKnown)
+                assert told.after(fixed) == answer.counts, fixed  # the same, from plain data
                 said = {v for low, high in answer.counts for v in range(low, high + 1)}
                 if isinstance(answer, Exactly):
                     assert said == true.get(fixed, set()), fixed

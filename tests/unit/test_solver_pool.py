@@ -8,10 +8,12 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import msgspec
 import pytest_asyncio
 
 from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Permitted, Repaired, Undetermined
+from gateway.core.guidance import Guidance, Unguided
 from gateway.solver.check import Checks
 from gateway.solver.permitted_next import Exactly, NotKnown
 from gateway.solver.pool import CheckerPool
@@ -242,3 +244,19 @@ async def test_what_may_come_next_is_not_known_of_a_rule_set_that_is_not_loaded(
     request = replace(Situation().request(None), generation=7)
     found = await pool.permitted_next(request, (HEATER, MIXER, PUMP), (), soon())
     assert found == NotKnown("rule set 7 is not loaded")
+
+
+async def test_guidance_of_a_worker_says_what_it_answers_one_by_one(pool: CheckerPool) -> None:
+    order = (HEATER, MIXER, PUMP)
+    request = Situation().request(None)
+
+    packed = await pool.guidance(request, order, (), soon())
+    last = await pool.permitted_next(request, order, (0, 1), soon())
+
+    assert not isinstance(packed, Unguided)
+    told = msgspec.json.decode(packed, type=Guidance)
+    assert isinstance(last, Exactly)
+    assert told.after((0, 1)) == last.counts
+    assert await pool.guidance(replace(request, generation=7), order, (), soon()) == Unguided(
+        "rule set 7 is not loaded"
+    )
