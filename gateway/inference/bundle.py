@@ -22,6 +22,7 @@ from gateway.inference.bundle_files import (
     check_files,
     read_description,
 )
+from gateway.inference.made import STORED, KvType, Made
 
 FORMAT = 1
 REFERENCE_FILE = "reference.onnx"
@@ -29,9 +30,6 @@ GATE_FILE = "gate.json"
 
 Decoding = Literal["expectation", "most_probable"]
 BackendName = Literal["paged_graph", "dense_gqa", "concat_past"]
-
-
-_QUANTIZATIONS = (("matmul_nbits", 8), ("none", 32))
 
 
 class TagSpec(Strict, frozen=True):
@@ -78,6 +76,7 @@ class Quantization(Strict, frozen=True):
     kind: str
     bits: int
     block: int
+    kv: KvType = "float32"  # how keys and values are kept; `int8` with a scale for each head of each token
 
 
 class Training(Strict, frozen=True):
@@ -122,6 +121,7 @@ class Manifest(Strict, frozen=True):
     confidence: Confidence | None = None  # None: no answer has one
     backend: BackendName = "paged_graph"
     nearest: bool = False  # a value is the token of its nearest knot: for models that read whole tokens only
+    made: Made | None = None  # of another bundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +228,8 @@ def _check_supported(bundle: Bundle) -> None:
             bundle.history_cycles < 2  # noqa: PLR2004 - the last one, and this one
         ),
         f"quantization `{quantization.kind}` of {quantization.bits} bits is not supported: "
-        f"export it as one of {', '.join(f'`{kind}` of {bits} bits' for kind, bits in _QUANTIZATIONS)}": (
-            (quantization.kind, quantization.bits) not in _QUANTIZATIONS
+        f"export it as one of {', '.join(f'`{kind}` of {bits} bits' for kind, bits in STORED)}": (
+            (quantization.kind, quantization.bits) not in STORED
         ),
         "the confidence table needs one rate more than edges: export it again": (
             manifest.confidence is not None
