@@ -54,6 +54,8 @@ class Exported(ABC, Generic[H]):
         problem = ""
         if missing := sorted(wanted - inputs.keys()) + sorted({"logits", *self.present} - {*self._outputs}):
             problem = f"has no tensor `{missing[0]}`"
+        elif (width := self._width()) not in {None, architecture.vocabulary}:
+            problem = f"answers over {width} tokens, the bundle says {architecture.vocabulary}"
         elif unknown := sorted(inputs.keys() - known):
             problem = f"asks for a tensor `{unknown[0]}` that nobody here can give"
         else:
@@ -71,6 +73,11 @@ class Exported(ABC, Generic[H]):
         if problem:
             message = f"model `{model}` {problem}: correct bundle.json or export the model again"
             raise InferenceError(message)
+
+    def _width(self) -> int | None:
+        """Tokens that the graph says it answers over; None where it does not say."""
+        (shape,) = (each.shape for each in self._session.get_outputs() if each.name == "logits")
+        return shape[-1] if isinstance(shape[-1], int) else None
 
     @property
     def truth(self) -> ProviderTruth:
@@ -186,7 +193,13 @@ class Exported(ABC, Generic[H]):
         }
         if self._with_positions:
             feeds["position_ids"] = np.arange(before, before + count, dtype=np.int64)[None]
-        content, logits = self.ran(content, before, feeds)
+        try:
+            content, logits = self.ran(content, before, feeds)
+        except InferenceError:
+            raise
+        except Exception as exc:  # the runtime raises its own types, some private
+            message = f"the model cannot go on ({exc}): nothing is proposed"
+            raise InferenceError(message) from exc
         self._allocations += self._pages_of(before + count) - self._pages_of(before)
         self._held[cache] = content, before + count
         self._peak_used = max(self._peak_used, self._pages - self.statistics().free)

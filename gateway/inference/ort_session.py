@@ -225,5 +225,5 @@ def _open(model: Path, providers: list[str]) -> onnxruntime.InferenceSession:
     try:
         return onnxruntime.InferenceSession(str(model), options, providers=providers)
     except Exception as exc:  # the runtime raises its own types, some private, for a bad model
-        message = f"model `{model}` cannot be loaded: {exc}"
+        message = f"model `{model}` cannot be loaded ({exc}): export it again, or copy the whole bundle"
         raise InferenceError(message) from exc

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from gateway.core.errors import InferenceError
 from gateway.inference.any_bundle import AnyBundle
 from gateway.inference.bundle_stateless import StatelessBundle
 from gateway.inference.costs import Costs
@@ -102,11 +104,12 @@ def make_engine(
     bundle: AnyBundle, outputs: tuple[OutputRange, ...], size: Size
 ) -> tuple[ServingEngine, Callable[[], SelfTest]]:
     """The engine of a bundle and its self-test, which also warms it; raises `InferenceError`."""
-    if isinstance(bundle, StatelessBundle):
-        stateless = StatelessEngine(bundle, outputs, provider=size.provider)
-        return stateless, lambda: self_test_stateless(stateless, bundle)
-    engine = Engine(bundle, outputs, provider=size.provider, pages=size.pages, cold_pages=size.cold_pages)
-    return engine, lambda: self_test(engine, bundle)
+    with _in_words(bundle):
+        if isinstance(bundle, StatelessBundle):
+            stateless = StatelessEngine(bundle, outputs, provider=size.provider)
+            return stateless, lambda: self_test_stateless(stateless, bundle)
+        engine = Engine(bundle, outputs, provider=size.provider, pages=size.pages, cold_pages=size.cold_pages)
+        return engine, lambda: self_test(engine, bundle)
 
 
 def start_engine(
@@ -114,6 +117,22 @@ def start_engine(
 ) -> tuple[ServingEngine, SelfTest]:
     """An engine that has shown itself: exact, warm, its costs known; raises `InferenceError`."""
     engine, test = make_engine(bundle, outputs, size)
-    shown = test()
+    with _in_words(bundle):
+        shown = test()
     engine.costs = Costs(decision_ms=shown.decision_ms, chunk_ms=shown.chunk_ms)
     return engine, shown
+
+
+@contextmanager
+def _in_words(bundle: AnyBundle) -> Iterator[None]:
+    """A graph that does not run as its description says ends in a sentence, whatever the runtime raises."""
+    try:
+        yield
+    except InferenceError:
+        raise
+    except Exception as exc:  # the runtime raises its own types, some private
+        message = (
+            f"model bundle `{bundle.directory}`: the graph does not run as bundle.json says "
+            f"({type(exc).__name__}: {exc}): correct bundle.json or export the model again"
+        )
+        raise InferenceError(message) from exc
