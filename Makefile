@@ -63,7 +63,7 @@ nightly: $(DEV_STAMP)
 
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes -q --extra build pyproject.toml -o requirements.lock
-	uv pip compile --universal --python-version 3.11 --generate-hashes -q --extra dev --extra build pyproject.toml -c requirements.lock -o requirements-dev.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes -q --extra dev --extra models --extra build pyproject.toml -c requirements.lock -o requirements-dev.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info var

@@ -1,0 +1,86 @@
+"""Matrices in blocks of 8 or 4 bits: MatMulNBits, an operator whose rows do not depend on their neighbours.
+
+A block is `size` numbers of one column with one scale. The middle of the range is 0: no zero points are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import NodeProto, helper
+
+from gateway.inference.quantize.graphs import MICROSOFT, Graph
+
+_TRIED = np.linspace(1.0, 0.7, 13, dtype=np.float32)  # of the scale that would lose no peak
+
+
+def keep_in_blocks(
+    graph: Graph, bits_of: Mapping[str, int], size: int, advance: Callable[[], None] = lambda: None
+) -> int:
+    """Turn the matrices named in `bits_of` into blocks of so many bits; how many there were."""
+    nodes, made = [], 0
+    wanted = {node.name: node for node in graph.matmuls() if node.input[1] in bits_of}
+    kept: dict[str, tuple[str, str]] = {}  # one matrix may be read twice
+    for node in graph.nodes:
+        if node.name not in wanted or node.input[1] not in bits_of:
+            nodes.append(node)
+            continue
+        name = node.input[1]
+        weight, bits = graph.value(name).astype(np.float32), bits_of[name]
+        if name not in kept:
+            packed, scales = in_blocks(weight, bits, size)
+            kept[name] = (graph.add(f"{name}_q{bits}", packed), graph.add(f"{name}_scales", scales))
+            made += 1
+            advance()
+        nodes.append(_node(node, kept[name], weight.shape, bits, size))
+    graph.set_nodes(nodes)
+    graph.import_domain(MICROSOFT)
+    graph.sweep()
+    return made
+
+
+def in_blocks(
+    weight: NDArray[np.float32], bits: int, size: int
+) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """`weight` `[K, N]` as bytes `[N, blocks, size * bits / 8]` and scales `[N, blocks]`.
+
+    The last block of a column is filled up with zeros. With 4 bits two numbers share a byte, the first
+    in its low half. Each scale is the one of several that loses least, by squares.
+    """
+    rows, columns = weight.shape
+    count = -(-rows // size)
+    padded = np.zeros((columns, count * size), dtype=np.float32)
+    padded[:, :rows] = weight.T
+    blocks = padded.reshape(columns, count, size)
+    middle = 1 << (bits - 1)
+    peak = np.abs(blocks).max(axis=2) / (middle - 1)
+    scales, least = peak.copy(), np.full(peak.shape, np.inf, dtype=np.float32)
+    for part in _TRIED:
+        tried = peak * part
+        lost = np.square(_rounded(blocks, tried, middle) * tried[:, :, None] - blocks).sum(axis=2)
+        better = lost < least
+        scales, least = np.where(better, tried, scales), np.where(better, lost, least)
+    numbers: NDArray[np.uint8] = (_rounded(blocks, scales, middle) + middle).astype(np.uint8)
+    if bits == _NIBBLE:
+        numbers = np.bitwise_or(numbers[:, :, 0::2], np.left_shift(numbers[:, :, 1::2], np.uint8(_NIBBLE)))
+    return np.ascontiguousarray(numbers), scales.astype(np.float32)
+
+
+_NIBBLE = 4
+
+
+def _rounded(blocks: NDArray[np.float32], scales: NDArray[np.float32], middle: int) -> NDArray[np.float32]:
+    safe = np.where(scales == 0, np.float32(1), scales)[:, :, None]
+    rounded: NDArray[np.float32] = np.clip(np.rint(blocks / safe), -middle, middle - 1)
+    return rounded
+
+
+def _node(node: NodeProto, names: tuple[str, str], shape: tuple[int, ...], bits: int, size: int) -> NodeProto:
+    made = helper.make_node(
+        "MatMulNBits", [node.input[0], *names], list(node.output), name=node.name, domain=MICROSOFT
+    )
+    sizes = {"K": shape[0], "N": shape[1], "bits": bits, "block_size": size}
+    made.attribute.extend(helper.make_attribute(key, value) for key, value in sizes.items())
+    return made
