@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 
 Span = tuple[int, int]  # both ends belong to it
 Spans = tuple[Span, ...]  # ascending, with something left out between two
@@ -35,7 +36,7 @@ def without(found: Spans, count: int) -> Spans:
     return meet(found, ((found[0][0], count - 1), (count + 1, found[-1][1]))) if found else ()
 
 
-def nearest(found: Spans, value: float) -> int:
+def nearest(found: Spans, value: float | Fraction) -> int:
     """The count of them nearest to a number of counts, the lower of two; `ValueError` where there is none."""
     ends = [min(max(round(value), low), high) for low, high in found]
     return min(ends, key=lambda count: (abs(count - value), count))

@@ -1,4 +1,9 @@
-"""A row of logits to one register value: range mask, masked expectation, rounding. Pure."""
+"""A row of logits to one register value: masks, masked expectation, rounding. Pure.
+
+The mask of an output is its range, and with guidance only those counts that can still lead to a permitted
+block: what the rules in force leave of its range, its ramp and its named values. A knot stays while it has a
+share in a value that may be answered.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
+from gateway.core.spans import Span, Spans, holds, meet, nearest
 from gateway.inference.bundle import Decoding
 from gateway.inference.tokenizer import TagCodec
+
+LEAST_SHARE = (
+    1e-3  # of the range's probability: with less on what is permitted, the nearest to what was wanted
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +38,18 @@ class OutputRange:
 
     def nearest(self, value: float) -> int:
         """The count nearest to `value`, inside the range; halves go away from zero."""
-        exact = (Fraction(value) - self.offset) / self.scale
+        exact = self.counts(value)
         raw = int(abs(exact) + Fraction(1, 2)) * (1 if exact >= 0 else -1)
         return min(max(raw, self.low), self.high)
+
+    def nearest_of(self, permitted: Spans, value: float) -> int:
+        """The nearest of some counts; between two spans that are equally near, the lower one's."""
+        raw = self.nearest(value)
+        return raw if holds(permitted, raw) else nearest(permitted, self.counts(value))
+
+    def counts(self, value: float) -> Fraction:
+        """An engineering value as a number of counts, not rounded."""
+        return (Fraction(value) - self.offset) / self.scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,41 +62,77 @@ class DecodedOutput:
     concentration: float  # 1 when all probability is within one knot of the answer
 
 
-class RangeMask:
-    """The tokens of one output that its configured range lets through."""
+class OutputMask:
+    """The tokens of one output that may be answered."""
 
     def __init__(self, codec: TagCodec, limits: OutputRange, decoding: Decoding) -> None:
         if limits.low > limits.high or limits.scale == 0:
             message = f"tag `{codec.tag}`: no register value lies inside its range"
             raise InferenceError(message)
         self._limits, self._decoding = limits, decoding
-        ends = sorted((float(limits.value(limits.low)), float(limits.value(limits.high))))
         knots = np.array(codec.knots, dtype=np.float64)
-        # The outermost knot on each side stays: a value between it and the limit is its neighbour's share.
-        first = max(0, int(np.searchsorted(knots, ends[0], side="right")) - 1)
-        last = min(len(knots) - 1, int(np.searchsorted(knots, ends[1], side="left")))
-        self._tokens = slice(codec.first_token + first, codec.first_token + last + 1)
-        self._knots = knots[first : last + 1]
+        first, end = _shares(knots, *self._ends((limits.low, limits.high)))
+        self._tokens = slice(codec.first_token + first, codec.first_token + end)
+        self._knots = knots[first:end]
 
-    def decode(self, logits: NDArray[np.float32]) -> DecodedOutput:
-        """The answer for `logits` `[vocabulary]`; raises `InferenceError` when they are not finite."""
+    def within(self, permitted: Spans) -> Spans:
+        """Those of some counts that the output's range has."""
+        return meet(permitted, ((self._limits.low, self._limits.high),))
+
+    def decode(self, logits: NDArray[np.float32], permitted: Spans | None = None) -> DecodedOutput:
+        """The answer for `logits` `[vocabulary]`; raises `InferenceError` when they are not finite.
+
+        `permitted` is not empty and `within` the range: no other count is answered.
+        """
         row = logits.astype(np.float64)
         weights = np.exp(row - row.max())
         allowed = weights[self._tokens]
         mass = float(allowed.sum())
         if not np.isfinite(mass) or mass <= 0.0:
-            message = "the model answered with no usable probabilities"
+            message = "the model answered with no usable probabilities: nothing is proposed"
             raise InferenceError(message)
         share = allowed / mass
-        if self._decoding == "expectation":
-            wanted = float(share @ self._knots)
+        kept = 1.0
+        if permitted is None:
+            wanted = self._wanted(share)
+            raw = self._limits.nearest(wanted)
         else:
-            wanted = float(self._knots[int(share.argmax())])
-        raw = self._limits.nearest(wanted)
+            mask = self._mask(permitted)
+            kept = float(share[mask].sum())
+            left = np.where(mask, share, 0.0) / kept if kept >= LEAST_SHARE else share
+            wanted = self._wanted(left)
+            raw = self._limits.nearest_of(permitted, wanted)
+            wanted = float(self._limits.value(raw))
         near = np.abs(np.arange(len(share)) - np.interp(wanted, self._knots, np.arange(len(share)))) <= 1.0
         return DecodedOutput(
             raw=raw,
             value=self._limits.value(raw),
-            masked_out=max(0.0, 1.0 - mass / float(weights.sum())),
+            masked_out=max(0.0, 1.0 - kept * mass / float(weights.sum())),
             concentration=float(share[near].sum()),
         )
+
+    def _wanted(self, share: NDArray[np.float64]) -> float:
+        if self._decoding == "expectation":
+            return float(share @ self._knots)
+        return float(self._knots[int(share.argmax())])
+
+    def _mask(self, permitted: Spans) -> NDArray[np.bool_]:
+        mask = np.zeros(len(self._knots), dtype=np.bool_)
+        for span in permitted:
+            first, end = _shares(self._knots, *self._ends(span))
+            mask[first:end] = True
+        return mask
+
+    def _ends(self, span: Span) -> tuple[float, float]:
+        low, high = sorted(float(self._limits.value(raw)) for raw in span)
+        return low, high
+
+
+def _shares(knots: NDArray[np.float64], low: float, high: float) -> tuple[int, int]:
+    """First knot, and the one after the last, that have a share in values from `low` to `high`.
+
+    The outermost knot on each side stays: a value between it and the limit is its neighbour's share.
+    """
+    first = max(0, int(np.searchsorted(knots, low, side="right")) - 1)
+    last = min(len(knots) - 1, int(np.searchsorted(knots, high, side="left")))
+    return first, last + 1

@@ -14,8 +14,9 @@ from gateway.core.errors import InferenceError
 from gateway.inference.backends import make_backend
 from gateway.inference.bundle import Bundle
 from gateway.inference.costs import Costs, TooLateError
-from gateway.inference.decode import OutputRange, RangeMask
-from gateway.inference.job import Logits, Session, Want, Work, Writer, chunks
+from gateway.inference.decode import OutputMask, OutputRange
+from gateway.inference.guided import Awaited
+from gateway.inference.job import Hold, Logits, Session, Want, Work, Writer, chunks
 from gateway.inference.kv_backend import PoolExhaustedError, PoolStatistics, ProviderTruth
 from gateway.inference.messages import Answer, Failed, NeedHistory, Propose
 from gateway.inference.ort_session import Provider
@@ -35,7 +36,9 @@ class _Job:
     session: Session
     urgency: int
     work: Work
-    want: Want | None = None  # None before it has begun
+    awaited: Awaited | None  # guidance
+    want: Want | Hold | None = None  # None before it has begun
+    logits: Logits | None = None  # sent last; while it holds
     passed_over: int = 0
     left_s: float = 0.0  # estimated, for admission
 
@@ -65,7 +68,7 @@ class Engine:
         manifest = bundle.manifest
         self.tokenizer = Tokenizer(manifest)
         masks = tuple(
-            RangeMask(codec, limits, spec.decoding)
+            OutputMask(codec, limits, spec.decoding)
             for codec, limits, spec in zip(self.tokenizer.outputs, outputs, manifest.outputs, strict=True)
         )
         self.backend = make_backend(bundle, provider=provider, pages=pages, cold_pages=cold_pages)
@@ -76,6 +79,7 @@ class Engine:
         self._jobs: dict[int, _Job] = {}
         self._behind: dict[str, deque[tuple[int, Propose]]] = {}  # requests that have not begun
         self._at_work: set[str] = set()  # sessions with a request that has
+        self._awaited: dict[int, Awaited] = {}  # guidance, by request
         self._finished: list[tuple[int, Answer | NeedHistory | Failed]] = []
         self._no_room = False  # for what is computed ahead, until the next request
         self.costs: Costs | None = None  # admits nobody out of hand before it is known
@@ -99,7 +103,16 @@ class Engine:
     @property
     def busy(self) -> bool:
         """True while a step would run something or has something to tell."""
-        return bool(self._jobs or self._finished or self._idle_work())
+        held = [job for job in self._jobs.values() if isinstance(job.want, Hold)]
+        if self._finished or len(held) < len(self._jobs):
+            return True
+        return any(map(_over, held)) if held else self._idle_work() is not None
+
+    @property
+    def held_until(self) -> float | None:
+        """Until which monotonic second it has nothing to do unless it is told something; None: for ever."""
+        held = [job.want.awaited.until for job in self._jobs.values() if isinstance(job.want, Hold)]
+        return min(held, default=None)
 
     @property
     def queued(self) -> int:
@@ -122,9 +135,17 @@ class Engine:
     def submit(self, number: int, request: Propose) -> None:
         """Take a request in; its answer comes out of `drain` under `number`, now or after some steps."""
         self._no_room = False
+        if request.guided_until is not None:
+            self._awaited[number] = Awaited(request.guided_until)
         self._behind.setdefault(request.session, deque()).append((number, request))
         if request.session not in self._at_work:
             self._next(request.session)
+
+    def guide(self, number: int, packed: bytes, because: str) -> None:
+        """Guidance for a request, or why there is none; what is not waited for any more is dropped."""
+        awaited = self._awaited.get(number)
+        if awaited is not None:
+            awaited.take(packed, because)
 
     def cancel(self, number: int) -> None:
         """Nobody waits for an answer any more: a what-if is dropped, what a session needs comes last.
@@ -135,6 +156,7 @@ class Engine:
             for entry in behind:
                 if entry[0] == number and entry[1].aside:
                     behind.remove(entry)
+                    self._awaited.pop(number, None)
                     self._finished.append((number, Failed(problem=CANCELLED)))
                     return
         job = self._jobs.get(number)
@@ -144,12 +166,18 @@ class Engine:
             self._fail(job, CANCELLED)
         else:
             job.urgency = _ABANDONED
+            if job.awaited is not None:
+                job.awaited.give_up()
 
     def step(self) -> None:
         """Run one planned forward; where no request waits, one of those that will be needed later."""
-        numbers = self._policy.plan([self._waiting(job) for job in self._jobs.values()])
+        self._go_on()
+        numbers = self._policy.plan(
+            [self._waiting(job, job.want) for job in self._jobs.values() if isinstance(job.want, Want)]
+        )
         if not numbers:
-            self._idle()
+            if not self._jobs:
+                self._idle()
             return
         for job in self._jobs.values():
             job.passed_over += 1
@@ -198,6 +226,13 @@ class Engine:
 
     # --- a request's way
 
+    def _go_on(self) -> None:
+        """Let those decode whose guidance is there, or will not come in time."""
+        for job in [job for job in self._jobs.values() if isinstance(job.want, Hold) and _over(job)]:
+            if job.awaited is not None:
+                job.awaited.give_up()
+            self._advance(job, job.logits)
+
     def _next(self, session: str) -> None:
         """Begin what stands first in a session's queue; what cannot begin is answered."""
         behind = self._behind.get(session, deque())
@@ -205,6 +240,7 @@ class Engine:
             number, request = behind.popleft()
             held = self._sessions.get(session)
             if request.history is None and (held is None or request.cycle - held.cycle not in (0, 1)):
+                self._awaited.pop(number, None)
                 self._finished.append((number, NeedHistory()))
                 continue
             try:
@@ -212,6 +248,7 @@ class Engine:
                 if request.history is None and held is not None:
                     self._restore(session)
             except (TooLateError, PoolExhaustedError) as exc:
+                self._awaited.pop(number, None)
                 self._finished.append((number, Failed(problem=str(exc))))
                 continue
             self._begin(number, request, None if request.history is not None else held, own_s)
@@ -231,8 +268,11 @@ class Engine:
         self._sessions[name] = session
         self._recency.touch(name)
         self._at_work.add(request.session)
-        work = self._writer.work(session, request)
-        self._jobs[number] = _Job(number, request, name, session, request.urgency, work, left_s=own_s)
+        awaited = self._awaited.get(number)
+        work = self._writer.work(session, request, awaited)
+        self._jobs[number] = _Job(
+            number, request, name, session, request.urgency, work, awaited, left_s=own_s
+        )
         self._advance(self._jobs[number], None)
 
     def _admitted(self, request: Propose) -> float:
@@ -251,15 +291,14 @@ class Engine:
             self.costs.admit(time.monotonic(), request.due, ahead_s, own_s)
         return own_s
 
-    def _waiting(self, job: _Job) -> Waiting:
-        assert job.want is not None, "a job in the table has begun"  # noqa: S101 - an invariant
-        _, tokens, prefill = job.want
+    def _waiting(self, job: _Job, want: Want) -> Waiting:
+        _, tokens, prefill = want
         return Waiting(job.number, job.urgency, job.due, len(tokens), prefill, job.passed_over)
 
     def _run(self, planned: list[_Job]) -> tuple[list[_Job], NDArray[np.float32]]:
         """One forward; where memory lacks, idle sessions are given back, then the leader goes alone."""
         while True:
-            rows = [(job.want.cache, job.want.tokens) for job in planned if job.want is not None]
+            rows = [(job.want.cache, job.want.tokens) for job in planned if isinstance(job.want, Want)]
             try:
                 return planned, self.backend.forward(rows)
             except PoolExhaustedError:
@@ -270,6 +309,7 @@ class Engine:
 
     def _advance(self, job: _Job, logits: Logits | None) -> None:
         """Let a job make of the logits what it will; None begins it."""
+        job.logits = logits
         try:
             job.want = next(job.work) if logits is None else job.work.send(logits)
         except StopIteration as stop:
@@ -287,6 +327,7 @@ class Engine:
 
     def _leave(self, job: _Job, *, keep: bool = False) -> None:
         del self._jobs[job.number]
+        self._awaited.pop(job.number, None)
         self._at_work.discard(job.request.session)
         if not keep:
             self.release(job.name)
@@ -343,3 +384,8 @@ class Engine:
                 self.evicted += 1
             return True
         return False
+
+
+def _over(job: _Job) -> bool:
+    """Whether a job holds no longer: its guidance is there, or will not come in time."""
+    return job.awaited is None or not job.awaited.open or time.monotonic() >= job.awaited.until

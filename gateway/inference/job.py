@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle import Bundle
 from gateway.inference.confidence import calibrated, concentration
-from gateway.inference.decode import DecodedOutput, RangeMask
+from gateway.inference.decode import DecodedOutput, OutputMask
+from gateway.inference.guided import Awaited
 from gateway.inference.kv_backend import CacheId, KvBackend
 from gateway.inference.messages import Answer, Propose
 from gateway.inference.tokenizer import Token, Tokenizer
@@ -36,7 +37,13 @@ class Want(NamedTuple):
     prefill: bool
 
 
-Work = Generator[Want, Logits, Answer]
+class Hold(NamedTuple):
+    """Send the same logits again once guidance is there, or its time is over."""
+
+    awaited: Awaited
+
+
+Work = Generator[Want | Hold, Logits, Answer]
 
 
 @dataclass(slots=True)
@@ -80,7 +87,7 @@ class Writer:
     """Turns requests into work for one bundle."""
 
     def __init__(
-        self, bundle: Bundle, tokenizer: Tokenizer, masks: tuple[RangeMask, ...], backend: KvBackend
+        self, bundle: Bundle, tokenizer: Tokenizer, masks: tuple[OutputMask, ...], backend: KvBackend
     ) -> None:
         self._bundle, self._tokenizer, self._masks, self._backend = bundle, tokenizer, masks, backend
         self._hop = bundle.hop_cycles if bundle.manifest.window.mode == "hop" else 0
@@ -117,8 +124,8 @@ class Writer:
         assert session.ahead is not None, "asked for a moment ago"  # noqa: S101 - an invariant
         del session.ahead.tokens[:PREFILL_CHUNK]
 
-    def work(self, session: Session, request: Propose) -> Work:
-        """The answer to a request, step by step."""
+    def work(self, session: Session, request: Propose, awaited: Awaited | None = None) -> Work:
+        """The answer to a request, step by step; decoded along guidance where that is `awaited` and comes."""
         began = time.perf_counter()
         if request.history is not None:
             yield from self._prefill(session, request)
@@ -138,7 +145,7 @@ class Writer:
             yield Want(session.cache, pending + observed, prefill=True)
             session.tail, decoded = observed, []
         else:
-            decoded = yield from self._decode(session, pending, observed)
+            decoded = yield from self._decode(session, pending, observed, awaited)
         self._backend.settle(session.cache, session.base)
         session.cycle = request.cycle
         span = self._backend.span(session.cache)
@@ -154,6 +161,8 @@ class Writer:
             reused_tokens=reused,
             computed_tokens=max(0, span.end - span.first - reused),
             engine_ms=(time.perf_counter() - began) * 1e3,
+            guided=awaited is not None and awaited.guidance is not None,
+            because=awaited.because if awaited is not None else "",
         )
 
     def _prefill(self, session: Session, request: Propose) -> Generator[Want, Logits]:
@@ -194,14 +203,19 @@ class Writer:
         session.ahead = Ahead(self._backend.open(), [self._tokenizer.begin])
 
     def _decode(
-        self, session: Session, pending: list[Token], observed: list[Token]
-    ) -> Generator[Want, Logits, list[DecodedOutput]]:
+        self, session: Session, pending: list[Token], observed: list[Token], awaited: Awaited | None
+    ) -> Generator[Want | Hold, Logits, list[DecodedOutput]]:
         """Append and decode; each output is rounded to its register value before the next one sees it."""
         logits = session.first_logits = yield Want(session.cache, pending + observed, prefill=False)
         session.tail = list(observed)
+        if awaited is not None and awaited.open:
+            logits = yield Hold(awaited)
         decoded: list[DecodedOutput] = []
         for at, (mask, codec) in enumerate(zip(self._masks, self._tokenizer.outputs, strict=True)):
-            output = mask.decode(logits)
+            permitted = None
+            if awaited is not None:
+                permitted = awaited.counts([each.raw for each in decoded], mask, len(self._masks))
+            output = mask.decode(logits, permitted)
             decoded.append(output)
             if at + 1 < len(self._masks):
                 token = codec.encode(float(output.value))

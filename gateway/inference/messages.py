@@ -49,10 +49,20 @@ class Propose(_Message, frozen=True):
     urgency: int = 1  # the class of the request: 0, 1 or 2, first to last
     due: float | None = None  # monotonic seconds of this machine; None: no matter when
     warm: bool = False  # only make the session ready: nothing is decoded, the answer has no counts
+    guided_until: float | None = (
+        None  # monotonic seconds: so long decoding waits for `Guide`; None: not at all
+    )
 
 
 class Cancel(_Message, frozen=True):
     """Nobody waits for the request of this number any more. Only the request is answered, maybe `Failed`."""
+
+
+class Guide(_Message, frozen=True):
+    """Guidance for the request of this number, packed by the checker, or why there is none. No answer."""
+
+    packed: bytes = b""
+    because: str = ""
 
 
 class Release(_Message, frozen=True):
@@ -93,6 +103,8 @@ class Answer(_Message, frozen=True):
     reused_tokens: int
     computed_tokens: int
     engine_ms: float
+    guided: bool = False  # decoded along guidance, to the end
+    because: str = ""  # why it was not, though asked; or why some of what guidance left may not be permitted
 
 
 class NeedHistory(_Message, frozen=True):
@@ -129,7 +141,7 @@ class Statistics(_Message, frozen=True):
     internal_fragmentation: float
 
 
-Request = Load | Propose | Cancel | Release | Report
+Request = Load | Propose | Cancel | Guide | Release | Report
 Reply = Ready | Answer | NeedHistory | Failed | Statistics
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -74,6 +74,15 @@ class ServingEngine(Protocol):
         """Nobody waits for that answer any more."""
         ...
 
+    @property
+    def held_until(self) -> float | None:
+        """Until which monotonic second it has nothing to do unless it is told something; None: for ever."""
+        ...
+
+    def guide(self, number: int, packed: bytes, because: str) -> None:
+        """Guidance for that request, or why there is none."""
+        ...
+
     def step(self) -> None:
         """Run one planned forward."""
         ...

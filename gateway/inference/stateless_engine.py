@@ -143,6 +143,14 @@ class StatelessEngine:
         except InferenceError as exc:
             self._finished.append((number, Failed(problem=str(exc))))
 
+    @property
+    def held_until(self) -> float | None:
+        """Nothing is held."""
+        return None
+
+    def guide(self, number: int, packed: bytes, because: str) -> None:
+        """All outputs come out of one forward: none is decoded along another, and guidance has no place."""
+
     def cancel(self, number: int) -> None:
         """Nobody waits for that answer any more: nothing is computed for it."""
         if self._jobs.pop(number, None) is not None:

@@ -10,6 +10,7 @@ import gc
 import platform
 import socket
 import sys
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from gateway.inference.decode import OutputRange
 from gateway.inference.messages import (
     Cancel,
     Failed,
+    Guide,
     Load,
     Propose,
     Ready,
@@ -56,10 +58,10 @@ def serve(sock: socket.socket, directory: Path, size: Size) -> None:
     desk = _Desk(sock, directory, size)
     frames = Frames()
     while True:
-        sock.setblocking(not desk.busy)
+        sock.settimeout(desk.patience_s)
         try:
             data = sock.recv(_READ)
-        except BlockingIOError:
+        except (BlockingIOError, TimeoutError):
             pass
         else:
             if not data:
@@ -77,9 +79,14 @@ class _Desk:
         self._engine: ServingEngine | None = None
 
     @property
-    def busy(self) -> bool:
-        """True while a forward is waiting to be run."""
-        return self._engine is not None and self._engine.busy
+    def patience_s(self) -> float | None:
+        """How long it may wait for the next request; None: for ever."""
+        if self._engine is None:
+            return None
+        if self._engine.busy:
+            return 0.0
+        until = self._engine.held_until
+        return None if until is None else max(0.0, until - time.monotonic())
 
     def take(self, number: int, body: bytes) -> None:
         """Begin a request, or answer it at once."""
@@ -94,6 +101,8 @@ class _Desk:
                 self._engine.submit(number, request)
             elif isinstance(request, Cancel):
                 self._engine.cancel(number)
+            elif isinstance(request, Guide):
+                self._engine.guide(number, request.packed, request.because)
             else:
                 if isinstance(request, Release):
                     self._engine.release(request.session)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.inference.bundle import OutputSpec
-from gateway.inference.decode import OutputRange, RangeMask
+from gateway.inference.decode import OutputMask, OutputRange
 from gateway.inference.tokenizer import TagCodec
 
 PUMP = OutputSpec(
@@ -46,7 +46,7 @@ def test_an_answer_is_always_a_register_value_inside_the_range(
     logits: list[float], one: int, other: int
 ) -> None:
     low, high = sorted((one, other))
-    mask = RangeMask(TagCodec(PUMP), OutputRange(Fraction(1, 10), Fraction(0), low, high), "expectation")
+    mask = OutputMask(TagCodec(PUMP), OutputRange(Fraction(1, 10), Fraction(0), low, high), "expectation")
 
     decoded = mask.decode(np.array(logits, dtype=np.float32))
 
@@ -65,4 +65,4 @@ def test_probability_shared_between_two_knots_decodes_to_the_value_between_them(
     if token.fraction:
         logits[token.id + 1] = np.log(token.fraction)
 
-    assert RangeMask(codec, LIMITS, "expectation").decode(logits).raw == raw
+    assert OutputMask(codec, LIMITS, "expectation").decode(logits).raw == raw
