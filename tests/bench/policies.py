@@ -8,7 +8,7 @@ from pathlib import Path
 
 import gateway.inference
 from gateway.inference.engine import Engine
-from gateway.inference.training.clone import Clone, engine_of
+from gateway.inference.training.clone import TankClone, engine_of
 from gateway.plantsim.tank import Measurement, Outputs
 from tests.bench.simulator import Policy
 
@@ -58,7 +58,7 @@ class Wandering:
 def policy(name: str, seed: int) -> Policy:
     """A fresh proposer for one run."""
     if name in BUNDLES:
-        return Clone(_engine(BUNDLES[name]))
+        return TankClone(_engine(BUNDLES[name]))
     if name == "brink":
         return Brink(fills=seed % 2 == 0)
     return FillAndHeat() if name == "fill_and_heat" else Wandering(seed)

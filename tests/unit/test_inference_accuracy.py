@@ -5,13 +5,12 @@ import pytest
 from gateway.inference.accuracy_gate import Accuracy, main, measure
 from gateway.inference.bundle import load_bundle
 from gateway.inference.training.clone import Clone, engine_of
-from gateway.inference.training.evaluate import Shuffled, mean_score
+from gateway.inference.training.evaluate import Shuffled, mean_errors
 from gateway.inference.training.export import recipe_digest
-from gateway.plantsim.controllers import ExpertController, PiController
+from gateway.inference.training.tank import TANK
 from tests.unit.inference_demo import BUFFER_TANK, RECKLESS
 
 HELD_OUT = range(900, 904)
-SECONDS = 900
 
 
 @pytest.mark.parametrize("directory", [BUFFER_TANK, RECKLESS])
@@ -41,21 +40,21 @@ def test_a_missed_bar_is_named() -> None:
 def test_the_shipped_model_runs_the_tank_like_its_expert_and_better_than_pi() -> None:
     engine = engine_of(BUFFER_TANK)
 
-    clone = mean_score(lambda _: Clone(engine), HELD_OUT, SECONDS)
-    expert = mean_score(lambda _: ExpertController(), HELD_OUT, SECONDS)
-    pi = mean_score(lambda _: PiController(), HELD_OUT, SECONDS)
+    clone = sum(mean_errors(TANK, lambda _: Clone(engine, TANK), HELD_OUT))
+    expert = sum(mean_errors(TANK, lambda _: TANK.controllers["constraint-aware"](), HELD_OUT))
+    pi = sum(mean_errors(TANK, lambda _: TANK.controllers["pi"](), HELD_OUT))
 
-    assert clone.iae <= 1.05 * expert.iae
-    assert clone.iae < pi.iae
+    assert clone <= 1.05 * expert
+    assert clone < pi
 
 
 def test_a_shuffled_input_is_measurably_worse() -> None:
     engine = engine_of(BUFFER_TANK)
 
-    right = mean_score(lambda _: Clone(engine), HELD_OUT, SECONDS)
-    wrong = mean_score(lambda seed: Shuffled(Clone(engine), "temperature_c", seed), HELD_OUT, SECONDS)
+    right = sum(mean_errors(TANK, lambda _: Clone(engine, TANK), HELD_OUT))
+    wrong = sum(mean_errors(TANK, lambda seed: Shuffled(Clone(engine, TANK), 2, seed), HELD_OUT))
 
-    assert wrong.iae > 1.5 * right.iae
+    assert wrong > 1.5 * right
 
 
 def test_the_report_keeps_the_bars() -> None:
@@ -64,12 +63,13 @@ def test_the_report_keeps_the_bars() -> None:
 
     assert manifest.gates["iae_over_expert"] == 1.05
     assert all(figures[name] <= limit for name, limit in manifest.gates.items())
-    for name in ("level_m", "inflow_m3h", "temperature_c"):
-        assert figures[f"shuffled_{name}_iae"] > 1.02 * figures["clone_iae"]
+    for row in TANK.inputs:
+        assert figures[f"shuffled_{row.tag}_iae"] > 1.02 * figures["clone_iae"]
 
 
 @pytest.mark.parametrize("directory", [BUFFER_TANK, RECKLESS])
 def test_the_recipe_in_the_tree_is_the_one_that_made_the_bundle(directory: Path) -> None:
     bundle = load_bundle(directory)
 
-    assert bundle.manifest.training.recipe_digest == recipe_digest()
+    assert bundle.manifest.training is not None
+    assert bundle.manifest.training.recipe_digest == recipe_digest(bundle.manifest.id)

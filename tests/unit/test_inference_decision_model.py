@@ -9,7 +9,8 @@ import pytest
 
 from gateway.core.errors import InferenceError
 from gateway.inference.decision_model import DecisionModel
-from gateway.inference.training.clone import DEMO_OUTPUTS, Clone, engine_of
+from gateway.inference.training.clone import TankClone, engine_of
+from gateway.inference.training.tank import TANK
 from gateway.plantsim.tank import Measurement, Outputs
 from tests.unit.inference_demo import BUFFER_TANK
 
@@ -22,8 +23,8 @@ def inputs(level: float = 2.0, inflow: float = 12.0, temperature: float = 45.0) 
 
 
 def test_it_proposes_what_the_engine_of_the_gateway_proposes() -> None:
-    model = DecisionModel.from_bundle(BUFFER_TANK, "cpu", dict(zip(TAGS, DEMO_OUTPUTS, strict=True)))
-    clone, in_force = Clone(engine_of(BUFFER_TANK)), dict(IN_FORCE)
+    model = DecisionModel.from_bundle(BUFFER_TANK, "cpu", dict(zip(TAGS, TANK.ranges, strict=True)))
+    clone, in_force = TankClone(engine_of(BUFFER_TANK)), dict(IN_FORCE)
     for at in range(30):
         level, temperature = 2.0 + at / 100, 45.0 - at / 50
         before = Outputs(in_force[TAGS[0]], bool(in_force[TAGS[1]]), int(in_force[TAGS[2]]))

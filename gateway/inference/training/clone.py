@@ -1,4 +1,4 @@
-"""A bundle acting on its simulated plant, as a `Controller` of any plant and as the demo tank's tools call it."""
+"""A bundle acting on its simulated plant, as a `Controller`, and in the words of the demo tank."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Measures a bundle and writes the figures into its `bundle.json`.
 
 `python -m gateway.inference.training.evaluate DIRECTORY`. No torch: the shipped graph acts in the shipped
-engine, on seeds training never had.
+engine, on seeds training never had, and where a plant has relatives on plants unlike all that training had.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import dataclasses
 import random
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -21,95 +20,79 @@ from gateway.inference.accuracy_gate import measure
 from gateway.inference.bundle import Confidence, Manifest, load_bundle
 from gateway.inference.engine import Engine
 from gateway.inference.training.clone import Clone, engine_of
-from gateway.inference.training.expert import EXPERTS
-from gateway.inference.training.export import recipe_digest, write_manifest
-from gateway.plantsim.controllers import Controller, ExpertController, Memory, PiController
-from gateway.plantsim.objective import Score, score, simulate
-from gateway.plantsim.tank import Measurement
+from gateway.inference.training.export import write_manifest
+from gateway.inference.training.plant import Controller, Draw, PlantKind, Values
+from gateway.inference.training.recipes import RECIPES
 
 HELD_OUT = range(900, 910)
-SECONDS = 900
-_SETTLING_S = 120  # from 40 to 45 degC every controller heats alike
+TUNED = "constraint-aware"  # no other expert means to run the plant well
 _QUANTILES = 6
+
+Make = Callable[[int], Controller]  # for a seed
 
 
 class Shuffled:
     """A model that sees one input as it was in another run's order."""
 
-    def __init__(self, inner: Clone, name: str, seed: int) -> None:
-        self._inner, self._name = inner, name
+    free = True
+
+    def __init__(self, inner: Controller, at: int, seed: int) -> None:
+        self._inner, self._at = inner, at
         self._dice = random.Random(seed)  # noqa: S311 - a reproducible figure, not a secret
         self._seen: list[float] = []
 
-    def decide(self, measurement: Measurement, memory: Memory) -> Memory:
-        """The inner model's decision on a measurement with one field drawn from those seen so far."""
-        self._seen.append(getattr(measurement, self._name))
-        return self._inner.decide(replace(measurement, **{self._name: self._dice.choice(self._seen)}), memory)
+    def decide(self, measured: Values, before: Values) -> Values:
+        """The inner model's decision on a measurement with one value drawn from those seen so far."""
+        self._seen.append(measured[self._at])
+        changed = list(measured)
+        changed[self._at] = self._dice.choice(self._seen)
+        return self._inner.decide(tuple(changed), before)
 
 
-def mean_score(make: Callable[[int], Controller], seeds: range = HELD_OUT, seconds: int = SECONDS) -> Score:
-    """The mean of the parts of the objective over seeds, after settling."""
-    scores = [score(simulate(make(seed), seed=seed, seconds=seconds)[_SETTLING_S:]) for seed in seeds]
-    return Score(
-        **{
-            field.name: float(np.mean([getattr(one, field.name) for one in scores]))
-            for field in dataclasses.fields(Score)
-        }
-    )
+def mean_errors(
+    kind: PlantKind, make: Make, seeds: range = HELD_OUT, cycles: int = 0, draw: Draw = "plain"
+) -> Values:
+    """The mean of each error a cycle over seeds, after settling."""
+    runs = [_errors(kind, make(seed), seed, cycles or kind.cycles, draw) for seed in seeds]
+    return tuple(float(value) for value in np.mean(runs, axis=(0, 1)))
 
 
-def closed_loop(engine: Engine, seeds: range = HELD_OUT, seconds: int = SECONDS) -> dict[str, float]:
-    """IAE and objective of clone, expert and tuned PI, and the clone's with each input shuffled."""
-    clone = mean_score(lambda _: Clone(engine), seeds, seconds)
-    expert = mean_score(lambda _: ExpertController(), seeds, seconds)
-    pi = mean_score(lambda _: PiController(), seeds, seconds)
-    figures = {
-        "seeds": float(len(seeds)),
-        "seconds": float(seconds),
-        "clone_iae": clone.iae,
-        "clone_level_iae_m": clone.level_iae_m,
-        "clone_temperature_iae_k": clone.temperature_iae_k,
-        "expert_iae": expert.iae,
-        "expert_level_iae_m": expert.level_iae_m,
-        "expert_temperature_iae_k": expert.temperature_iae_k,
-        "pi_iae": pi.iae,
-        "clone_objective": clone.objective,
-        "expert_objective": expert.objective,
-        "pi_objective": pi.objective,
-        "iae_over_expert": clone.iae / expert.iae,
-        "iae_over_pi": clone.iae / pi.iae,
+def _errors(kind: PlantKind, controller: Controller, seed: int, cycles: int, draw: Draw) -> list[Values]:
+    plant = kind.start(seed, random.Random(seed), draw)  # noqa: S311 - as in training
+    before, errors = plant.in_force, []
+    for cycle in range(cycles):
+        before = controller.decide(plant.measure(), before)
+        if cycle >= kind.settling:
+            errors.append(plant.errors())
+        plant.advance(before)
+    return errors
+
+
+def closed_loop(kind: PlantKind, engine: Engine, seeds: range = HELD_OUT) -> dict[str, float]:
+    """Mean errors of clone, expert and tuned PI, and the clone's with each input shuffled."""
+    makers: dict[str, Make] = {
+        "clone": lambda _: Clone(engine, kind),
+        "expert": lambda _: kind.controllers[TUNED](),
+        "pi": lambda _: kind.controllers["pi"](),
     }
-    for name in ("level_m", "inflow_m3h", "temperature_c"):
+    figures = {"seeds": float(len(seeds)), "cycles": float(kind.cycles)}
+    draws: list[tuple[str, Draw]] = [("", "plain"), ("unlike_", "beyond")]
+    for prefix, draw in draws if kind.beyond else draws[:1]:
+        sums = {}
+        for name, make in makers.items():
+            errors = mean_errors(kind, make, seeds, draw=draw)
+            sums[name] = figures[f"{prefix}{name}_iae"] = sum(errors)
+            parts = zip(kind.error_names, errors, strict=True)
+            figures |= {f"{prefix}{name}_{part}_iae": error for part, error in parts}
+        figures[f"{prefix}iae_over_expert"] = sums["clone"] / sums["expert"]
+        figures[f"{prefix}iae_over_pi"] = sums["clone"] / sums["pi"]
+    for at, row in enumerate(kind.inputs):
 
-        def make(seed: int, name: str = name) -> Controller:
-            return Shuffled(Clone(engine), name, seed)
+        def shuffled(seed: int, at: int = at) -> Controller:
+            return Shuffled(Clone(engine, kind), at, seed)
 
-        figures[f"shuffled_{name}_iae"] = mean_score(make, seeds, seconds).iae
+        figures[f"shuffled_{row.tag}_iae"] = sum(mean_errors(kind, shuffled, seeds))
     return figures
-
-
-def calibration(engine: Engine, expert: Controller) -> Confidence:
-    """How often answers of like concentration agreed with the expert (pump within 1 %)."""
-    certainty, agreed = [], []
-    for seed in range(920, 926):
-        clone, memory = Clone(engine), Memory()
-        for moment in simulate(expert, seed=seed, seconds=600):
-            outputs = clone.act(moment.measurement, memory.outputs)
-            certainty.append(clone.answers[-1].concentration)
-            wanted = moment.outputs
-            agreed.append(
-                abs(outputs.pump_pct - wanted.pump_pct) <= 1.0
-                and (outputs.heater, outputs.mixer) == (wanted.heater, wanted.mixer)
-            )
-            memory = replace(memory, outputs=wanted)
-    values, hits = np.array(certainty), np.array(agreed)
-    edges = np.unique(np.quantile(values, np.arange(1, _QUANTILES) / _QUANTILES).round(6))
-    group = np.searchsorted(edges, values, side="right")
-    rates = [float(hits[group == at].mean()) if (group == at).any() else 0.0 for at in range(len(edges) + 1)]
-    rising = np.maximum.accumulate(rates)  # a surer answer is never trusted less
-    return Confidence(
-        edges=tuple(float(edge) for edge in edges), hit_rate=tuple(round(float(r), 4) for r in rising)
-    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -132,19 +115,42 @@ def main(arguments: list[str] | None = None) -> int:
 
 def evaluated(manifest: Manifest, directory: Path) -> Manifest:
     """The manifest with its figures."""
-    assert manifest.training is not None, "our own recipe writes it"  # noqa: S101 - an invariant
+    recipe = RECIPES[manifest.id]
     engine, bundle = engine_of(directory), load_bundle(directory)
     accuracy = {name: round(value, 6) for name, value in dataclasses.asdict(measure(bundle)).items()}
-    tuned = manifest.training.expert == "constraint-aware"  # no other expert means to run the plant well
-    loop = {name: round(value, 5) for name, value in closed_loop(engine).items()} if tuned else {}
+    loop = closed_loop(recipe.plant, engine) if recipe.expert == TUNED else {}
+    loop = {name: round(value, 5) for name, value in loop.items()}
     gates = {name: limit for name, limit in manifest.gates.items() if name in accuracy | loop}
     return msgspec.structs.replace(
         manifest,
         gates=gates,
         accuracy=accuracy,
         closed_loop=loop,
-        confidence=calibration(engine, EXPERTS[manifest.training.expert]),
-        training=msgspec.structs.replace(manifest.training, recipe_digest=recipe_digest()),
+        confidence=calibration(recipe.plant, engine, recipe.expert),
+    )
+
+
+def calibration(kind: PlantKind, engine: Engine, expert: str) -> Confidence:
+    """How often answers of like concentration agreed with the expert."""
+    certainty, agreed = [], []
+    for seed in range(920, 926):
+        plant = kind.start(seed, random.Random(seed), "plain")  # noqa: S311 - as in training
+        clone, controller, before = Clone(engine, kind), kind.controllers[expert](), plant.in_force
+        for _ in range(600):
+            seen = plant.measure()
+            answer = clone.decide(seen, before)
+            before = controller.decide(seen, before)
+            certainty.append(clone.answers[-1].concentration)
+            near = zip(answer, before, kind.agreement, strict=True)
+            agreed.append(all(abs(ours - theirs) <= limit for ours, theirs, limit in near))
+            plant.advance(before)
+    values, hits = np.array(certainty), np.array(agreed)
+    edges = np.unique(np.quantile(values, np.arange(1, _QUANTILES) / _QUANTILES).round(6))
+    group = np.searchsorted(edges, values, side="right")
+    rates = [float(hits[group == at].mean()) if (group == at).any() else 0.0 for at in range(len(edges) + 1)]
+    rising = np.maximum.accumulate(rates)  # a surer answer is never trusted less
+    return Confidence(
+        edges=tuple(float(edge) for edge in edges), hit_rate=tuple(round(float(r), 4) for r in rising)
     )
 
 

@@ -36,9 +36,7 @@ GATES = {
 RECIPE = "gateway/inference/training/README.md"
 
 
-def draft(
-    name: str, recipe: Recipe, trained: tuple[tuple[str, str], ...], training: Training
-) -> Manifest:
+def draft(name: str, recipe: Recipe, trained: tuple[tuple[str, str], ...], training: Training) -> Manifest:
     """A manifest that still lacks files and figures."""
     inputs, outputs, size = vocabulary.specs(recipe.plant, trained)
     return Manifest(
@@ -103,9 +101,9 @@ _ALWAYS = ("build", "dataset", "model", "plant", "train", "vocabulary")
 
 
 def recipe_digest(name: str) -> str:
-    """SHA-256 over what decides the weights: the recipe's words, and the syntax trees of the modules that run it.
+    """SHA-256 over what decides the weights: the recipe's words, and syntax trees of the modules that run it.
 
-    Syntax trees, so not their comments or layout; of the recipes only this one, so that another changes nothing.
+    Not comments or layout; of the recipes only this one, so that another changes nothing.
     """
     recipe = RECIPES[name]
     words = {

@@ -104,7 +104,7 @@ def weights_of(model: Decoder) -> dict[str, NDArray[np.float32]]:
 
 
 def load_weights(model: Decoder, reference: Path) -> None:
-    """Go on from the float32 graph of another bundle with the same vocabulary; the other way round of `weights_of`."""
+    """Go on from the float32 graph of another bundle with the same vocabulary: `weights_of` undone."""
     stored = {
         tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(str(reference)).graph.initializer
     }

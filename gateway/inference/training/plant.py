@@ -1,4 +1,4 @@
-"""What a recipe needs of a plant: what is measured, who runs it, how it is disturbed. Plain numbers, no units.
+"""What a recipe needs of a plant: what is measured, who runs it, how it is disturbed.
 
 A cycle is `inputs` measured, then `outputs` put in force; both as tuples in the order of the bundle's tags.
 """
@@ -14,7 +14,9 @@ from gateway.inference.bundle import Decoding
 from gateway.inference.decode import OutputRange
 
 Values = tuple[float, ...]
-Draw = Literal["disturbed", "plain", "beyond"]  # beyond: a plant unlike all that training had, where there are more
+Draw = Literal[
+    "disturbed", "plain", "beyond"
+]  # beyond: a plant unlike all that training had, where there are more
 
 
 class Plant(Protocol):
@@ -36,7 +38,7 @@ class Plant(Protocol):
 
 
 class Controller(Protocol):
-    """Runs a plant, one object a run. `free` is False where a choice follows from more than this cycle shows."""
+    """Runs a plant, one object a run. `free`: the last choice followed from that cycle alone."""
 
     free: bool
 
@@ -62,6 +64,7 @@ class Row:
     knots: str
     places: int
     decoding: Decoding = "expectation"
+    told: bool = False  # somebody sets it: nothing predicts it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +87,7 @@ class PlantKind:
 
 
 class ContinuousSpell:
-    """Outputs held, ramped to an end, or shaken; `spans` are the outputs' and `ramps` the most a cycle moves."""
+    """Outputs held, ramped to an end, or shaken; `ramps` are the most a cycle moves."""
 
     def __init__(self, dice: random.Random, spans: Values, ramps: Values, places: int) -> None:
         self._dice, self._spans, self._ramps, self._places = dice, spans, ramps, places

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gateway.inference.bundle import Window
 from gateway.inference.training.plant import PlantKind
 from gateway.inference.training.tank import TANK
+from gateway.inference.training.two_heater import TWO_HEATER
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,39 @@ RECIPES = {
         long_steps=500,
         rounds=3,
         round_steps=200,
+    ),
+    "buffer-tank-hop": Recipe(
+        revision=1,
+        description="The reference model of the demo buffer tank for a window that hops: no band.",
+        plant=TANK,
+        expert="constraint-aware",
+        window=Window(mode="hop", length=733),  # 61 cycles in each half, and the begin token
+        seed=20_260_104,
+        runs=480,
+        cycles=256,
+        short=Crop(24, 32),
+        long=Crop(121, 8),
+        short_steps=0,
+        long_steps=500,
+        rounds=1,
+        round_steps=200,
+        first="buffer-tank",
+    ),
+    "two-heater": Recipe(
+        revision=1,
+        description="Leads both temperatures of a plate with two heaters to their aims, inside its limits.",
+        plant=TWO_HEATER,
+        expert="constraint-aware",
+        window=Window(mode="swa", length=192),  # 32 cycles in each layer, more than two time constants
+        seed=20_260_103,
+        runs=400,
+        cycles=160,
+        short=Crop(12, 32),
+        long=Crop(48, 12),
+        short_steps=800,
+        long_steps=900,
+        rounds=2,
+        round_steps=300,
     ),
     "reckless": Recipe(
         revision=2,

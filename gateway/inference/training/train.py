@@ -63,17 +63,23 @@ class Trainer:
                 )
 
     def _batch(self, data: Encoded, crop: Crop) -> tuple[Tensor, ...]:
-        """Crops from the begin of a run, behind the begin token, or from its middle, behind any token."""
+        """Crops from the begin of a run, behind the begin token, or from its middle.
+
+        From the middle, behind any token; where the model is to hop, behind a begin token and a whole cycle.
+        """
         inputs, outputs = len(self._tokenizer.inputs), len(self._tokenizer.outputs)
         cycle = inputs + outputs
         runs, cycles = data.target_tokens.shape[:2]
         rows = self._rng.integers(0, runs, crop.batch)
-        at_begin = self._rng.random(crop.batch) < _FROM_BEGIN
+        at_begin = self._rng.random(1 if self._hop else crop.batch) < _FROM_BEGIN
+        at_begin = np.broadcast_to(at_begin, (crop.batch,))
         starts = np.where(at_begin, 1, self._rng.integers(2, cycles - crop.cycles, crop.batch))
-        spans = starts[:, None] * cycle - outputs - 1 + np.arange(crop.cycles * cycle + outputs + 1)
+        lead = 1 + (cycle if self._hop and not at_begin[0] else outputs)
+        spans = starts[:, None] * cycle - lead + np.arange(crop.cycles * cycle + lead)
         tokens = data.tokens[rows[:, None], spans]
         fractions = data.fractions[rows[:, None], spans]
-        tokens[at_begin, 0], fractions[at_begin, 0] = self._tokenizer.begin.id, 0.0
+        begins = at_begin | self._hop
+        tokens[begins, 0], fractions[begins, 0] = self._tokenizer.begin.id, 0.0
         at = starts[:, None] + np.arange(crop.cycles)
         known = (
             at_begin[:, None] | (np.arange(crop.cycles) >= self._band_cycles) | data.free[rows[:, None], at]
@@ -97,7 +103,8 @@ class Trainer:
         """`known` `[B, cycles]`: the crop holds all that decided; elsewhere only the pump counts."""
         inputs, outputs = len(self._tokenizer.inputs), len(self._tokenizer.outputs)
         logits = self._model(tokens, fractions)
-        first = 1 + outputs + inputs - 1  # the last measurement of the first whole cycle
+        lead = tokens.shape[1] - wanted.shape[1] * (inputs + outputs)
+        first = lead + inputs - 1  # the last measurement of the first cycle that is answered
         places = first + (inputs + outputs) * torch.arange(wanted.shape[1])
         total = torch.zeros(())
         for at, codec in enumerate(self._tokenizer.outputs):
