@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.auditing import log_file
-from gateway.cli.options import AsJson, seconds_of
+from gateway.cli.options import AsJson, StateDir, seconds_of
 from gateway.cli.schema import Config, TagsCsv
 
 if TYPE_CHECKING:
@@ -48,14 +48,7 @@ def backtest_file(
         str | None,
         typer.Option("--plot", metavar="FILE.png", help="Draw timeline and margins; or the word `terminal`."),
     ] = None,
-    state_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--state-dir",
-            metavar="DIR",
-            help="The gateway's state_dir (default: --config's, else the installed one).",
-        ),
-    ] = None,
+    state_dir: StateDir = None,
     tags: TagsCsv = None,
     config: Config = None,
     jobs: Annotated[

@@ -17,6 +17,14 @@ Socket = Annotated[
     Path | None,
     typer.Option("--socket", metavar="PATH", help="The gateway's internal port (default: $O3_SOCKET)."),
 ]
+StateDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir",
+        metavar="DIR",
+        help="The gateway's state_dir (default: --config's, else the installed one).",
+    ),
+]
 Point = Annotated[str, typer.Argument(metavar="POINT", help="A decision point's id.")]
 
 _UNITS_S = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.auditing import log_file
-from gateway.cli.options import AsJson, seconds_of
+from gateway.cli.options import AsJson, StateDir, seconds_of
 from gateway.cli.schema import Config, TagsCsv
 
 if TYPE_CHECKING:
@@ -42,14 +42,7 @@ def try_file(
         Path | None,
         typer.Option("--against", metavar="RULES", help="Judge it with these modules, not those in force."),
     ] = None,
-    state_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--state-dir",
-            metavar="DIR",
-            help="The gateway's state_dir (default: --config's, else the installed one).",
-        ),
-    ] = None,
+    state_dir: StateDir = None,
     tags: TagsCsv = None,
     config: Config = None,
     as_json: AsJson = False,

@@ -18,11 +18,11 @@ from gateway.core.decision import RegisterValue, WriteOutcome
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagKind
 from gateway.core.tagstore import TagStore
-from gateway.protocols.modbus.block import HandOverLayout, HandOverOutput
 from gateway.protocols.modbus.channel import ModbusChannel
 from gateway.protocols.modbus.handover import HandOver
 from gateway.protocols.modbus.link import Departure
 from gateway.protocols.modbus.model import ModbusDevice, ModbusEndpoint, ModbusTag
+from tests.modbus_bench import FC16, FRAME_BYTES, HEATER, LAYOUT, MIXER, PUMP
 from tests.recording_proxy import RecordingProxy
 
 pytestmark = pytest.mark.integration
@@ -30,17 +30,12 @@ pytestmark = pytest.mark.integration
 CLOCK = SystemClock()
 MBPOLL = shutil.which("mbpoll")
 REMOTE, FREEZE, FORCE, LEASE_MS = 0, 1, 2, 3  # the local panel, unit 2
-FRAME_BYTES = 31
-FC16 = bytes([1, 16, 0, 100])
 
 
 def definition(name: str, kind: TagKind = TagKind.REAL, scale: str = "1") -> TagDefinition:
     return TagDefinition(id=TagId(name), kind=kind, scale=Fraction(scale))
 
 
-PUMP = definition("TK1.P101.SP", scale="0.1")
-HEATER = definition("TK1.H101.CMD", TagKind.BOOLEAN)
-MIXER = definition("TK1.M101.STAGE", TagKind.INTEGER)
 STATUS = definition("TK1.STATUS", TagKind.INTEGER)
 LEVEL = definition("TK1.LT101", scale="0.001")
 LIVE = definition("TK1.LIVE", TagKind.INTEGER)
@@ -59,21 +54,6 @@ TANK = ModbusDevice(
     poll_groups={"fast": 0.1},
     liveness_tag=LIVE.id,
     liveness_limit_s=0.5,
-)
-LAYOUT = HandOverLayout(
-    unit_id=1,
-    outputs=(
-        HandOverOutput(definition=PUMP, working_address=4),
-        HandOverOutput(definition=HEATER, working_address=5),
-        HandOverOutput(definition=MIXER, working_address=6),
-    ),
-    block_address=100,
-    status_address=1,
-    accepted_address=2,
-    reject_address=3,
-    owner_address=11,
-    epoch_address=12,
-    liveness_address=0,
 )
 
 
