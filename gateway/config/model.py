@@ -328,7 +328,8 @@ class DecisionPoint(Section):
     """A named decision: inputs, outputs, model, modules, trigger, deadline, mode.
 
     An output that a repair kept back goes on towards a proposal only with room for `release_margin` of its
-    range to spare, until no repair has kept it back for `release_after` (S12).
+    range to spare, until no repair has kept it back for `release_after` (S12). With `guided` the model
+    decodes among what the rules in force can still permit; the check is the same.
     """
 
     id: Name
@@ -348,6 +349,7 @@ class DecisionPoint(Section):
     release_margin: Annotated[Decimal, Field(ge=0, le=1)] = Decimal("0.1")
     release_after: Duration = 60.0
     repair_limit: RepairLimits | Literal["off"] = RepairLimits()
+    guided: StrictBool = False
     binding_sheet: FileBeside | None = None
 
 

@@ -16,6 +16,7 @@ from gateway.core.spans import Span, Spans, holds, join, meet, without
 from gateway.core.tag import TagId
 
 PackedGuidance = NewType("PackedGuidance", bytes)  # a `Guidance` as the checker encodes and engines decode it
+NOTHING = "no block of outputs can be permitted"  # why a block is decoded unguided though guidance came
 Terms = tuple[tuple[int, int], ...]  # place in the order, factor; places ascending
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.core.guidance import Guidance
+from gateway.core.guidance import NOTHING, Guidance
 from gateway.core.spans import Spans
 from gateway.inference.decode import OutputMask
 
 TOO_LATE = "guidance came too late"
-NOTHING = "no block of outputs can be permitted"
 _OTHER = "guidance is about another number of outputs"
 
 _decoder = msgspec.json.Decoder(Guidance)

@@ -21,10 +21,11 @@ from gateway.core.decision import (
     Undetermined,
 )
 from gateway.core.errors import InferenceError, WorkerLostError
-from gateway.core.ports import AuditLog, Checker, CheckRequest, StateSet
+from gateway.core.ports import AuditLog, Checker, CheckRequest, Guide, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.restraint import UNRESTRAINED, Restraint
 from gateway.core.tagstore import Snapshot, TagStore
+from gateway.pipeline.guided import GuidedDecoding
 from gateway.pipeline.point import Point
 from gateway.pipeline.rules import Overdue, RulesHolder, nothing_overdue
 from gateway.pipeline.working import Decided, Working, register_values, with_what_if
@@ -51,6 +52,7 @@ class Decider:
         self._clock, self._store, self._checker = clock, store, checker
         self._audit, self._rules = audit, rules
         self._link_session, self._certify, self._overdue = link_session, certify, overdue
+        self.guided = GuidedDecoding(checker, clock)
 
     async def decide(self, point: Point, request: DecisionRequest) -> Decided:
         """The decision with its record durable; nothing is written yet.
@@ -108,10 +110,11 @@ class Decider:
             model_digest=work.proposal.model_digest if work.proposal else "",
             timings_ms={**work.timings, **{f"solver_{name}": ms for name, ms in result.timings_ms.items()}},
             what_if=work.request.what_if is not None,
-            examined=next((c for c in work.checks if c.request.may_repair), None),
+            examined=next((c for c in reversed(work.checks) if c.request.may_repair), None),
             fallback=work.checks[-1] if written_by and written_by != "verdict" else None,
             shadow=result.shadow,
             overrides=result.overrides,
+            decoding=work.decoding,
         )
         return replace(record, certificate_digest=self._certify(record))
 
@@ -120,14 +123,24 @@ class Decider:
         why = self._unusable(work)
         if why:
             return _undetermined(work, why), None
-        started = self._clock.monotonic()
-        try:
-            work.proposal = await self._propose(work)
-        except (InferenceError, WorkerLostError) as exc:
-            return _undetermined(work, f"no proposal: {exc}"), None
-        finally:
-            work.timings["propose"] = 1000 * (self._clock.monotonic() - started)
-        return await self._check(work, work.proposal, may_repair=True)
+        attempts = 0
+        found: tuple[CheckResult, StateSet | None] | None = None
+        while True:
+            started = self._clock.monotonic()
+            try:
+                proposal = await self._propose(work)
+            except (InferenceError, WorkerLostError) as exc:
+                return found or (_undetermined(work, f"no proposal: {exc}"), None)
+            finally:
+                spent_ms = 1000 * (self._clock.monotonic() - started)
+                work.timings["propose"] = work.timings.get("propose", 0.0) + spent_ms
+            attempts += 1
+            work.decoding = self.guided.took(work.point, proposal, attempts)
+            work.proposal = replace(proposal, decoding=None)  # no check depends on it
+            found = await self._check(work, work.proposal, may_repair=True)
+            spent_s = self._clock.monotonic() - started
+            if not self.guided.again(work, found[0], attempts, spent_s, PROPOSE_SHARE):
+                return found
 
     async def _propose(self, work: Working) -> Proposal:
         point, request = work.point, work.request
@@ -145,15 +158,22 @@ class Decider:
             return register_values(previous, self._store.definitions, by="value_in_force")
         budget_s = request.deadline.remaining(self._clock) * PROPOSE_SHARE
         deadline = Deadline.after(budget_s, self._clock)
+        guide = self._guide(work, deadline)
         # Once the model is asked, the checker gets ready for whatever it will propose. Not before: waking one
         # process may put this one to sleep.
         ahead = asyncio.get_running_loop().call_soon(self._prepare, work)
         try:
             if request.what_if is not None:
-                return await point.proposer.propose_aside(work.snapshot, previous, deadline)
-            return await point.proposer.propose(work.snapshot, previous, deadline)
+                return await point.proposer.propose_aside(work.snapshot, previous, deadline, guide)
+            return await point.proposer.propose(work.snapshot, previous, deadline, guide)
         finally:
             ahead.cancel()
+
+    def _guide(self, work: Working, deadline: Deadline) -> Guide | None:
+        if not work.point.settings.guided:
+            return None
+        request = _check_request(work, work.rules.generation, None, may_repair=True)
+        return self.guided.guide(work, request, deadline)
 
     def _prepare(self, work: Working) -> None:
         self._checker.prepare(_check_request(work, work.rules.generation, None, may_repair=True))

@@ -43,6 +43,7 @@ class PointSettings:
     release_margin: Fraction = Fraction(1, 10)  # share of an output's range
     release_after_s: float = 60.0
     repair_limit: RepairLimit | None = None
+    guided: bool = False  # the model decodes among what the rules in force can still permit
 
 
 @dataclass(slots=True)
@@ -62,6 +63,7 @@ class Point:
     alarm: PointAlarm = field(default_factory=PointAlarm)
     repairs: Repairs = field(init=False)
     residuals: tuple[Residual, ...] = ()  # of the newest measurements, by tag and window (S16)
+    drift: dict[TagId, float] = field(default_factory=dict)  # see `GuidedDecoding`
 
     def __post_init__(self) -> None:
         self.repairs = Repairs(self.settings.repair_limit, self.settings.release_after_s)

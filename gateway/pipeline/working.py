@@ -15,6 +15,7 @@ from gateway.core.decision import (
     RegisterValue,
 )
 from gateway.core.errors import InferenceError, RegisterRangeError
+from gateway.core.guidance import Decoding, Refusals
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagValue
 from gateway.core.tagstore import Snapshot
@@ -36,6 +37,8 @@ class Working:
     examined: bool  # False: its deadline passed while it waited, so it says nothing of the plant
     proposal: Proposal | None = None
     checks: list[Examination] = field(default_factory=list)  # in the order they were made
+    decoding: Decoding | None = None  # of the proposal, where guidance was asked for
+    refused: Refusals = ()  # blocks of this decision's model that its checks have refused
 
     @property
     def is_question(self) -> bool:

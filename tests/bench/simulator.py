@@ -28,11 +28,11 @@ from gateway.core.decision import (
     Proposal,
     RegisterValue,
     RequestClass,
-    WriteOutcome,
     outcome_name,
 )
 from gateway.core.errors import InferenceError
-from gateway.core.ports import CheckRequest, Gate, StateSet
+from gateway.core.guidance import PackedGuidance, Refusals, Unguided
+from gateway.core.ports import CheckRequest, Guide, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagValue
 from gateway.core.tagstore import Snapshot, TagStore
@@ -46,6 +46,7 @@ from gateway.plantsim.objective import Moment
 from gateway.plantsim.plc import Block, Scan, SoftPlc, block_checksum
 from gateway.plantsim.scan_log import LoggedScan
 from gateway.plantsim.tank import Measurement, Outputs, TankState
+from tests.bench.no_way_out import KeptRecords, NoSink
 from tests.bench.vertices import Known, unsafe_because
 
 DEMO = Path(__file__).parents[2] / "packaging" / "demo" / "gateway.toml"
@@ -147,7 +148,7 @@ class _House:
         self._policy = policy
         self._store = TagStore(definitions.values(), self._clock)
         self._point = Point(
-            self._settings, _Proposer(policy, definitions), _NoSink(), mode=Mode.ARMED, first_write_due=False
+            self._settings, _Proposer(policy, definitions), NoSink(), mode=Mode.ARMED, first_write_due=False
         )
         self._checker = None if check is None else _Checker(check)
         if self._checker is not None:
@@ -157,7 +158,7 @@ class _House:
                 clock=self._clock,
                 store=self._store,
                 checker=self._checker,
-                audit=_Audit(records),
+                audit=KeptRecords(records),
                 rules=rules,
                 link_session=lambda: 1,
                 certify=lambda _: "",
@@ -286,9 +287,13 @@ class _Proposer:
         self._policy, self._definitions = policy, definitions
 
     async def propose(
-        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+        self,
+        snapshot: Snapshot,
+        previous: Mapping[TagId, Fraction],
+        deadline: Deadline,
+        guide: Guide | None = None,
     ) -> Proposal:
-        del deadline
+        del deadline, guide
         level, inflow, temperature = (snapshot.values[tag].value for tag in (LEVEL, INFLOW, TEMPERATURE))
         assert isinstance(level, float)
         assert isinstance(inflow, float)
@@ -298,10 +303,14 @@ class _Proposer:
         return register_values(_fractions(wanted), self._definitions, by="policy")
 
     async def propose_aside(
-        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+        self,
+        snapshot: Snapshot,
+        previous: Mapping[TagId, Fraction],
+        deadline: Deadline,
+        guide: Guide | None = None,
     ) -> Proposal:
         """Not answered: a policy remembers what it is asked."""
-        del snapshot, previous, deadline
+        del snapshot, previous, deadline, guide
         raise InferenceError("the simulator answers no what-if: a policy remembers what it is asked")
 
 
@@ -315,39 +324,19 @@ class _Checker:
     def prepare(self, request: CheckRequest) -> None:
         """Nothing is gained here."""
 
+    async def guidance(
+        self, request: CheckRequest, order: tuple[TagId, ...], refused: Refusals, deadline: Deadline
+    ) -> PackedGuidance | Unguided:
+        """Policies decode nothing."""
+        del request, order, refused, deadline
+        return Unguided("policies decode nothing")
+
     async def check(self, request: CheckRequest, deadline: Deadline) -> tuple[CheckResult, StateSet | None]:
         del deadline
         result, state = self._check.check(request)
         if self.asked is None:
             self.asked = request, state
         return result, state
-
-
-class _Audit:
-    def __init__(self, records: list[DecisionRecord] | None) -> None:
-        self._records = records
-
-    def expect(self, request: CheckRequest, inputs: Mapping[TagId, TagValue]) -> None:
-        """Nothing is worked out ahead."""
-
-    async def append(self, record: DecisionRecord) -> None:
-        """Kept where somebody wants it."""
-        if self._records is not None:
-            self._records.append(record)
-
-
-class _NoSink:
-    """The simulated plant takes setpoints from the record: the pipeline's own way out is closed."""
-
-    async def write(
-        self, values: tuple[RegisterValue, ...], gate: Gate, deadline: Deadline
-    ) -> tuple[WriteOutcome, str]:
-        """Nothing leaves."""
-        del values, gate, deadline
-        return WriteOutcome.REFUSED, "the simulator gives setpoints to its plant itself"
-
-    async def release(self, deadline: Deadline) -> None:
-        """Nothing was held."""
 
 
 @lru_cache(maxsize=1)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+
+import msgspec
 
 from gateway.core.clock import Deadline, FakeClock
 from gateway.core.decision import (
@@ -22,7 +24,16 @@ from gateway.core.decision import (
     WriteOutcome,
 )
 from gateway.core.errors import StorageError
-from gateway.core.ports import CheckRequest, Gate, StateSet
+from gateway.core.guidance import (
+    Decoding,
+    Guidance,
+    GuidanceCase,
+    GuidanceLevel,
+    PackedGuidance,
+    Refusals,
+    Unguided,
+)
+from gateway.core.ports import CheckRequest, Gate, Guide, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue
 from gateway.core.tagstore import Snapshot, TagStore
@@ -64,23 +75,46 @@ class ScriptedProposer:
     failure: Exception | None = None
     asked: int = 0
     asked_aside: int = 0
+    on_propose: Callable[[Deadline], None] = lambda _deadline: None
 
     async def propose(
-        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+        self,
+        snapshot: Snapshot,
+        previous: Mapping[TagId, Fraction],
+        deadline: Deadline,
+        guide: Guide | None = None,
     ) -> Proposal:
-        del snapshot, previous, deadline
+        del snapshot, previous
         self.asked += 1
+        self.on_propose(deadline)
+        if guide is not None:
+            return await self._guided(guide)
         await asyncio.sleep(0)  # a model never answers at once
         if self.failure is not None:
             raise self.failure
         return proposal(self.percent)
 
     async def propose_aside(
-        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+        self,
+        snapshot: Snapshot,
+        previous: Mapping[TagId, Fraction],
+        deadline: Deadline,
+        guide: Guide | None = None,
     ) -> Proposal:
-        del snapshot, previous, deadline
+        del snapshot, previous, deadline, guide
         self.asked_aside += 1
         return proposal(self.percent)
+
+    async def _guided(self, guide: Guide) -> Proposal:
+        """The greatest count that is left, at most `percent`; without guidance as ever."""
+        found = await guide((PUMP,))
+        if isinstance(found, Unguided):
+            decoding = Decoding(guided=False, because=found.because)
+            return replace(proposal(self.percent), decoding=decoding)
+        told = msgspec.json.decode(found, type=Guidance)
+        greatest = max(high for _, high in told.after(()))
+        decoding = Decoding(guided=True, masked_out={PUMP: 0.25})
+        return replace(proposal(min(self.percent, greatest // 10)), decoding=decoding)
 
 
 @dataclass
@@ -94,9 +128,24 @@ class LimitChecker:
     requests: list[CheckRequest] = field(default_factory=list)
     on_check: Callable[[CheckRequest], None] = lambda _request: None
     prepared: list[CheckRequest] = field(default_factory=list)
+    guidance_of: Callable[[Refusals], int | str] = lambda _refused: "none here"  # greatest %, or why none
+    told_refused: list[Refusals] = field(default_factory=list)
 
     def prepare(self, request: CheckRequest) -> None:
         self.prepared.append(request)
+
+    async def guidance(
+        self, request: CheckRequest, order: tuple[TagId, ...], refused: Refusals, deadline: Deadline
+    ) -> PackedGuidance | Unguided:
+        del request, deadline
+        self.told_refused.append(refused)
+        await asyncio.sleep(0)  # another process never answers at once
+        greatest = self.guidance_of(refused)
+        if isinstance(greatest, str):
+            return Unguided(greatest)
+        span = (0, 10 * greatest)
+        levels = (GuidanceLevel((span,), (GuidanceCase((span,), ()),)),)
+        return PackedGuidance(msgspec.json.encode(Guidance(order=order, levels=levels)))
 
     async def check(self, request: CheckRequest, deadline: Deadline) -> tuple[CheckResult, StateSet | None]:
         del deadline
