@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.inference.bundle import Window
+from gateway.inference.training.four_tank import FOUR_TANK
 from gateway.inference.training.plant import PlantKind
 from gateway.inference.training.tank import TANK
 from gateway.inference.training.two_heater import TWO_HEATER
@@ -87,6 +88,22 @@ RECIPES = {
         cycles=160,
         short=Crop(12, 32),
         long=Crop(48, 12),
+        short_steps=800,
+        long_steps=900,
+        rounds=2,
+        round_steps=300,
+    ),
+    "four-tank": Recipe(
+        revision=1,
+        description="Leads the lower levels of the quadruple tank to their aims, inside its limits.",
+        plant=FOUR_TANK,
+        expert="constraint-aware",
+        window=Window(mode="swa", length=192),  # 24 cycles in each layer
+        seed=20_260_105,
+        runs=400,
+        cycles=160,
+        short=Crop(12, 32),
+        long=Crop(40, 12),
         short_steps=800,
         long_steps=900,
         rounds=2,
