@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,10 @@ class Engine:
     def widest(self) -> int:
         """Requests that one forward may hold."""
         return self._policy.widest
+
+    def merges(self, widest: int) -> None:
+        """From now on a forward holds so many requests at the most, and never more than the policy says."""
+        self._policy = replace(self._policy, widest=max(1, min(widest, self._policy.widest)))
 
     @property
     def busy(self) -> bool:
@@ -287,7 +291,9 @@ class Engine:
         own_s = self.costs.seconds(chunks(len(self._writer.history(request))) if rebuilt else 0)
         if request.due is not None and (request.aside or not rebuilt):
             rank = request.urgency, request.due
-            ahead_s = sum(job.left_s for job in self._jobs.values() if (job.urgency, job.due) <= rank)
+            ahead_s = self.costs.ahead(
+                [job.left_s for job in self._jobs.values() if (job.urgency, job.due) <= rank]
+            )
             self.costs.admit(time.monotonic(), request.due, ahead_s, own_s)
         return own_s
 

@@ -131,6 +131,10 @@ class Exported(ABC, Generic[H]):
     def restore(self, cache: CacheId) -> None:
         """See `KvBackend`: nothing is ever elsewhere."""
 
+    def even_out(self) -> bool:
+        """See `KvBackend`: rows run one after another in any case."""
+        return False
+
     def forward(self, rows: Values[tuple[CacheId, Values[Token]]]) -> NDArray[np.float32]:
         """See `KvBackend`."""
         grown = (

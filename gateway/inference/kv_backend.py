@@ -135,6 +135,10 @@ class KvBackend(Protocol):
         """Bring back, bit for bit, what `offload` moved out; raises `PoolExhaustedError` without room."""
         ...
 
+    def even_out(self) -> bool:
+        """From now on compute one row of one token as several are; False where there is no other way."""
+        ...
+
     def forward(self, rows: Values[tuple[CacheId, Values[Token]]]) -> NDArray[np.float32]:
         """Append to each cache its tokens, equally many; logits after the last of them, `[rows, vocabulary]`.
 

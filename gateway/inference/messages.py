@@ -90,6 +90,7 @@ class Ready(_Message, frozen=True):
     prefill_ms: float  # longest history, from nothing
     chunk_ms: float  # one chunk of it
     widest: int  # requests that one forward may hold
+    batch_independent: bool  # shown at the start: an answer is the same bits alone and beside others
 
 
 class Answer(_Message, frozen=True):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.inference.block_pool import BlockPool, Sequence
+from gateway.inference.block_pool import Appended, BlockPool, Sequence
 from gateway.inference.bundle import Architecture
 from gateway.inference.cold_tier import ColdTier
 from gateway.inference.kv_backend import CacheId, PoolStatistics, ProviderTruth, Span
@@ -53,6 +53,8 @@ class PagedGraph:
         self._caches: dict[CacheId, _Held] = {}
         self._numbers = itertools.count(1)
         self._offloaded = self._returned = 0
+        self._probe = Sequence([pages - 1], 0, 1)
+        self._evened_out = False
 
     @property
     def truth(self) -> ProviderTruth:
@@ -142,6 +144,11 @@ class PagedGraph:
         held.sequence.pages, held.cold_pages = back.pages, 0
         self._returned += 1
 
+    def even_out(self) -> bool:
+        """See `KvBackend`: a lone token gets a row of the probe's page beside it, so it is never a vector."""
+        self._evened_out = True
+        return True
+
     def forward(self, rows: Values[tuple[CacheId, Values[Token]]]) -> NDArray[np.float32]:
         """See `KvBackend`."""
         caches = [self._caches[cache] for cache, _ in rows]
@@ -150,7 +157,10 @@ class PagedGraph:
         for held, (_, tokens) in zip(caches, rows, strict=True):
             placed.append(Row(held.sequence, tokens, self._pool.append(held.sequence, len(tokens))))
             held.chain.tokens.extend(tokens)
-        logits: NDArray[np.float32] = self._session.run_rows(placed)[:, -1]
+        if self._evened_out and len(rows) == 1 and len(rows[0][1]) == 1:
+            slot = self._probe.pages[0] * self._pool.block
+            placed.append(Row(self._probe, rows[0][1], Appended((slot,), ())))
+        logits: NDArray[np.float32] = self._session.run_rows(placed)[: len(rows), -1]
         return logits
 
     def statistics(self) -> PoolStatistics:

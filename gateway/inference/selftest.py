@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gateway.core.errors import InferenceError
+from gateway.inference.beside_others import beside_others
 from gateway.inference.bundle import Bundle
 from gateway.inference.engine import Engine
 from gateway.inference.job import chunks
@@ -28,10 +29,18 @@ class SelfTest:
     slow_ms: float  # the slowest of about ten, warm
     prefill_ms: float  # a whole history from nothing
     chunk_ms: float  # one chunk of it
+    batch_independent: bool  # an answer is the same bits alone and beside others
+    steps_ms: tuple[tuple[int, float], ...] = ()  # see `Costs`
 
 
 def self_test(engine: Engine, bundle: Bundle) -> SelfTest:
-    """Run a moving history twice, reused and recomputed; raises `InferenceError` when they disagree."""
+    """Run a moving history twice, reused and recomputed; raises `InferenceError` when they disagree.
+
+    Requests share a forward afterwards only where an answer is the same bits in any company.
+    """
+    independent, steps_ms = beside_others(engine.backend, bundle, engine.widest)
+    if not independent:
+        engine.merges(1)
     cycles = _moving_history(bundle)
     first = len(cycles) - _ROUNDS
     reused, whole = "self-test-reused", "self-test-whole"
@@ -56,7 +65,8 @@ def self_test(engine: Engine, bundle: Bundle) -> SelfTest:
     decision_ms = statistics.median(took)
     parts = chunks(first * bundle.tokens_per_cycle + 1)
     chunk_ms = max(0.0, prefill_ms - decision_ms) / parts
-    return SelfTest(error, decision_ms, sorted(took)[-1 - _PAUSES], prefill_ms, chunk_ms)
+    slow_ms = sorted(took)[-1 - _PAUSES]
+    return SelfTest(error, decision_ms, slow_ms, prefill_ms, chunk_ms, independent, steps_ms)
 
 
 def _ask(engine: Engine, session: str, cycles: list[Cycle], at: int, *, rebuild: bool) -> None:

@@ -128,7 +128,7 @@ def start_engine(
     engine, test = make_engine(bundle, outputs, size)
     with _in_words(bundle):
         shown = test()
-    engine.costs = Costs(decision_ms=shown.decision_ms, chunk_ms=shown.chunk_ms)
+    engine.costs = Costs(shown.decision_ms, shown.chunk_ms, shown.steps_ms)
     return engine, shown
 
 

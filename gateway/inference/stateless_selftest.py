@@ -38,10 +38,11 @@ def self_test_stateless(engine: StatelessEngine, bundle: StatelessBundle) -> Sel
         for reader, part in zip(engine.readers, parts, strict=True):
             reader.read(part[0])
         took.append((time.perf_counter() - began) * 1e3)
-    if engine.model.widest is None and _independent(engine, probes, alone):
+    independent = engine.model.widest is None and _independent(engine, probes, alone)
+    if independent:
         engine.merges(_WIDEST)
     slow = sorted(took)[-1 - _PAUSES]
-    return SelfTest(0.0, statistics.median(took), slow, statistics.median(took), 0.0)
+    return SelfTest(0.0, statistics.median(took), slow, statistics.median(took), 0.0, independent)
 
 
 def _independent(engine: StatelessEngine, probes: list[Rows], alone: list[list[np.ndarray]]) -> bool:

@@ -149,6 +149,7 @@ def _load(request: Load, directory: Path, size: Size) -> tuple[ServingEngine, Re
         prefill_ms=shown.prefill_ms,
         chunk_ms=shown.chunk_ms,
         widest=engine.widest,
+        batch_independent=shown.batch_independent,
     )
 
 
