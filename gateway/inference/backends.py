@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import onnxruntime
+
 from gateway.inference.bundle import Bundle
 from gateway.inference.concat_past import ConcatPast
 from gateway.inference.dense_gqa import DenseGqa
 from gateway.inference.kv_backend import KvBackend
-from gateway.inference.ort_session import Provider
+from gateway.inference.ort_session import Provider, providers_for
 from gateway.inference.paged_graph import PagedGraph
+from gateway.inference.target import check_target
 
 
 def make_backend(bundle: Bundle, *, provider: Provider, pages: int, cold_pages: int = 0) -> KvBackend:
     """The model of a bundle with room for `pages` pages; raises `InferenceError` where it cannot run."""
+    check_target(bundle, providers_for(provider)[0], onnxruntime.__version__)
     manifest = bundle.manifest
     model, architecture, block = bundle.model_path, manifest.architecture, manifest.block
     match manifest.backend:

@@ -182,7 +182,7 @@ class PagedSession:
 def open_session(model: Path, provider: Provider) -> tuple[onnxruntime.InferenceSession, ProviderTruth]:
     """A session and where it really runs; raises `InferenceError` for a bad model or an absent device."""
     refuse_mixed_runtimes()
-    session = _open(model, _wanted(provider))
+    session = _open(model, providers_for(provider))
     return session, ProviderTruth(provider, session.get_providers()[0], onnxruntime.__version__)
 
 
@@ -208,7 +208,8 @@ def refuse_mixed_runtimes() -> None:
         raise InferenceError(message)
 
 
-def _wanted(provider: Provider) -> list[str]:
+def providers_for(provider: Provider) -> list[str]:
+    """What a session is to be made with, the first runs what it can; raises for an absent device."""
     devices = {device.ep_name for device in onnxruntime.get_ep_devices()}
     cuda = _NAMES["cuda"] in devices
     if provider == "cuda" and not cuda:
