@@ -7,8 +7,9 @@ import pytest
 from gateway.core.clock import Deadline, FakeClock
 from gateway.core.decision import WriteOutcome
 from gateway.core.errors import InferenceError
+from tests.bench.no_way_out import NoSink
 from tests.bench.policies import policy
-from tests.bench.simulator import _NoSink, _Proposer
+from tests.bench.simulator import _Proposer
 from tests.unit.inference_demo import demo_definitions, in_force, snapshot
 
 SOON = Deadline.after(1.0, FakeClock())
@@ -26,7 +27,7 @@ async def test_a_what_if_is_refused_in_the_ports_own_words_and_leaves_no_trace()
 
 
 async def test_nothing_leaves_the_simulated_pipeline_by_itself() -> None:
-    outcome, why = await _NoSink().write((), lambda: "", SOON)
+    outcome, why = await NoSink().write((), lambda: "", SOON)
     assert outcome is WriteOutcome.REFUSED
     assert "simulator" in why
-    await _NoSink().release(SOON)
+    await NoSink().release(SOON)
