@@ -22,6 +22,7 @@ from gateway.inference.bundle_files import (
     check_files,
     read_description,
 )
+from gateway.inference.familiar import Familiarity
 from gateway.inference.made import STORED, KvType, Made
 
 FORMAT = 1
@@ -89,6 +90,20 @@ class Training(Strict, frozen=True):
     seconds: float
 
 
+class Calibration(Strict, frozen=True):
+    """Concentration to confidence: log odds divided by `temperature`, and `offset` added.
+
+    `reliability` are groups of held-out answers: mean confidence, the share that agreed, how many. The errors
+    are the mean difference of these two, weighted, of the bare concentration and of the confidence.
+    """
+
+    temperature: float
+    offset: float
+    error_before: float
+    error_after: float
+    reliability: tuple[tuple[float, float, int], ...]
+
+
 class Confidence(Strict, frozen=True):
     """Concentration of an answer to how often answers like it agreed with the expert on held-out runs.
 
@@ -97,6 +112,7 @@ class Confidence(Strict, frozen=True):
 
     edges: tuple[float, ...]
     hit_rate: tuple[float, ...]
+    calibration: Calibration | None = None  # takes the place of the table
 
 
 class Manifest(Strict, frozen=True):
@@ -119,6 +135,7 @@ class Manifest(Strict, frozen=True):
     accuracy: dict[str, float] = msgspec.field(default_factory=dict)
     closed_loop: dict[str, float] = msgspec.field(default_factory=dict)
     confidence: Confidence | None = None  # None: no answer has one
+    familiarity: Familiarity | None = None  # None: only the trained ranges are looked at
     backend: BackendName = "paged_graph"
     nearest: bool = False  # a value is the token of its nearest knot: for models that read whole tokens only
     made: Made | None = None  # of another bundle
@@ -234,6 +251,15 @@ def _check_supported(bundle: Bundle) -> None:
         "the confidence table needs one rate more than edges: export it again": (
             manifest.confidence is not None
             and len(manifest.confidence.hit_rate) != len(manifest.confidence.edges) + 1
+        ),
+        "the confidence's temperature must be above 0: export it again": (
+            manifest.confidence is not None
+            and manifest.confidence.calibration is not None
+            and not manifest.confidence.calibration.temperature > 0
+        ),
+        "the rows of `familiarity` do not fit the tags: export it again": (
+            manifest.familiarity is not None
+            and not manifest.familiarity.fits(len(manifest.inputs), len(manifest.outputs))
         ),
         "there is no input or no output tag: export it again": not (manifest.inputs and manifest.outputs),
     }

@@ -64,6 +64,15 @@ class Session:
     tail: list[Token] = field(default_factory=list)  # this cycle's tokens that are cached
     first_logits: Logits | None = None  # those of the first output, for self-tests
     ahead: Ahead | None = None  # of a `hop` window
+    seen: tuple[float, ...] | None = None  # measurements of cycle `cycle`
+    before: tuple[float, ...] | None = None  # and of the one before it
+
+    def seen_before(self, request: Propose) -> tuple[float, ...] | None:
+        """Measurements one cycle before the request's, where they are known."""
+        if request.history is not None:
+            newest = request.history[-1].inputs if request.history else ()
+            return _numbers(newest) if newest else None
+        return self.seen if request.cycle == self.cycle + 1 else self.before
 
     @property
     def caches(self) -> tuple[CacheId, ...]:
@@ -137,6 +146,7 @@ class Writer:
         if not following:
             self._backend.truncate(session.cache, session.base)
         values = _numbers(request.inputs)
+        before = session.seen_before(request)
         observed = self._tokenizer.observe(values)
         span = self._backend.span(session.cache)
         reused = span.end - span.first
@@ -147,11 +157,15 @@ class Writer:
         else:
             decoded = yield from self._decode(session, pending, observed, awaited)
         self._backend.settle(session.cache, session.base)
-        session.cycle = request.cycle
+        session.cycle, session.seen, session.before = request.cycle, values, before
         span = self._backend.span(session.cache)
         return Answer(
             raws=tuple(output.raw for output in decoded),
-            confidence=calibrated(self._bundle.manifest, values, decoded) if decoded else 0.0,
+            confidence=(
+                calibrated(self._bundle.manifest, values, _numbers(request.in_force), before, decoded)
+                if decoded
+                else 0.0
+            ),
             concentration=concentration(decoded) if decoded else 0.0,
             masked_out=tuple(output.masked_out for output in decoded),
             clamped=sum(
