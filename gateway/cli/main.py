@@ -22,6 +22,7 @@ from gateway.cli import (
     certificate,
     compiling,
     identifying,
+    model_files,
     overriding,
     runtime,
     schema,
@@ -43,6 +44,7 @@ app.add_typer(overriding.app)
 app.add_typer(auditing.app)
 app.add_typer(certificate.app)
 app.add_typer(schema.app)
+app.add_typer(model_files.app)
 app.add_typer(compiling.key_app)
 app.command("analyze")(analyzing.analyze_file)
 app.command("backtest")(backtesting.backtest_file)

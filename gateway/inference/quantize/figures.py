@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import msgspec
@@ -77,6 +77,7 @@ def measure(
 ) -> Figures:
     """All figures; raises `BundleError` where the bundle lacks its twin or its held-out cycles."""
     held_out(bundle)
+    bundle = _on_trial(bundle)
     with twin_of(bundle) as twin:
         progress("logits", 0.0)
         theirs = deciding_rows(twin, "cpu")
@@ -91,6 +92,17 @@ def measure(
         twin_objective=loop and loop[1],
         objective_over_twin=loop and _ratio(*loop),
     )
+
+
+def _on_trial(bundle: Bundle) -> Bundle:
+    """The bundle as if it had passed: measuring is what shows whether it does."""
+    made = bundle.manifest.made
+    if made is None or made.gated:
+        return bundle
+    manifest = msgspec.structs.replace(
+        bundle.manifest, made=msgspec.structs.replace(made, gated="being measured")
+    )
+    return replace(bundle, manifest=manifest)
 
 
 def _ratio(ours: float, theirs: float) -> float:

@@ -1,4 +1,4 @@
-"""A new bundle beside an old one: built in its own folder, measured there, put in place whole or not at all."""
+"""A new bundle beside an old one: built in its own folder, measured there, in place whole or not at all."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from gateway.inference.training.paired import Length
 class GateRefusedError(InferenceError):
     """What was made misses a bar and was thrown away; `figures` says by how much."""
 
-    def __init__(self, recipe: str, figures: Figures, failures: list[str]) -> None:
+    def __init__(self, recipe: str, figures: Figures, gates: dict[str, float], failures: list[str]) -> None:
         super().__init__(f"`{recipe}` is refused, nothing was written: {'; '.join(failures)}")
-        self.figures, self.failures = figures, failures
+        self.figures, self.gates, self.failures = figures, gates, failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def finish(
         figures = measure(bundle, length, progress=progress)
         if failures := figures.failures(gates, needs_loop=needs_loop):
             assert manifest.made is not None, "it is being made"  # noqa: S101 - an invariant
-            raise GateRefusedError(manifest.made.recipe, figures, failures)
+            raise GateRefusedError(manifest.made.recipe, figures, gates, failures)
         manifest = msgspec.structs.replace(
             manifest,
             accuracy=figures.accuracy(),
