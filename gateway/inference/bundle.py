@@ -28,6 +28,7 @@ from gateway.inference.made import STORED, KvType, Made
 FORMAT = 1
 REFERENCE_FILE = "reference.onnx"
 GATE_FILE = "gate.json"
+GOLDEN_FILE = "golden.json"
 
 Decoding = Literal["expectation", "most_probable"]
 BackendName = Literal["paged_graph", "dense_gqa", "concat_past"]

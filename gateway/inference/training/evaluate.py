@@ -10,23 +10,27 @@ import argparse
 import dataclasses
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from gateway.inference.accuracy_gate import measure
-from gateway.inference.bundle import Confidence, Manifest, load_bundle
+from gateway.inference.bundle import GOLDEN_FILE, Confidence, Manifest, load_bundle
 from gateway.inference.engine import Engine
+from gateway.inference.golden import written
+from gateway.inference.training.calibrate import CYCLES, FITTED, alarms, answers, calibration, familiarity
+from gateway.inference.training.calibrate import HELD_OUT as CHECKED
 from gateway.inference.training.clone import Clone, engine_of
-from gateway.inference.training.export import write_manifest
-from gateway.inference.training.plant import Controller, Draw, PlantKind, Values
+from gateway.inference.training.dataset import Runs, record
+from gateway.inference.training.export import GATES, RELIABILITY_FILE, write_manifest
+from gateway.inference.training.plant import Controller, Draw, PlantKind, Row, Values
 from gateway.inference.training.recipes import RECIPES
+from gateway.inference.training.reliability import picture
 
 HELD_OUT = range(900, 910)
 TUNED = "constraint-aware"  # no other expert means to run the plant well
-_QUANTILES = 6
 
 Make = Callable[[int], Controller]  # for a seed
 
@@ -120,38 +124,58 @@ def evaluated(manifest: Manifest, directory: Path) -> Manifest:
     accuracy = {name: round(value, 6) for name, value in dataclasses.asdict(measure(bundle)).items()}
     loop = closed_loop(recipe.plant, engine) if recipe.expert == TUNED else {}
     loop = {name: round(value, 5) for name, value in loop.items()}
-    gates = {name: limit for name, limit in manifest.gates.items() if name in accuracy | loop}
+    known = familiarity(_like_training(recipe.plant, recipe.expert, range(950, 1010)), recipe.plant)
+    strange = alarms(known, _like_training(recipe.plant, recipe.expert, range(1010, 1030)), recipe.plant)
+    accuracy |= {name: round(value, 5) for name, value in strange.items()}
+    trust = confidence(recipe.plant, engine, recipe.expert)
+    assert trust.calibration is not None, "fitted a moment ago"  # noqa: S101 - an invariant
+    (directory / RELIABILITY_FILE).write_text(picture(manifest.id, trust.calibration))
+    write_golden(directory, recipe.plant, recipe.expert)
+    gates = {name: limit for name, limit in GATES.items() if name in accuracy | loop}
     return msgspec.structs.replace(
         manifest,
         gates=gates,
         accuracy=accuracy,
         closed_loop=loop,
-        confidence=calibration(recipe.plant, engine, recipe.expert),
+        confidence=trust,
+        familiarity=known,
     )
 
 
-def calibration(kind: PlantKind, engine: Engine, expert: str) -> Confidence:
-    """How often answers of like concentration agreed with the expert."""
-    certainty, agreed = [], []
-    for seed in range(920, 926):
-        plant = kind.start(seed, random.Random(seed), "plain")  # noqa: S311 - as in training
-        clone, controller, before = Clone(engine, kind), kind.controllers[expert](), plant.in_force
-        for _ in range(600):
-            seen = plant.measure()
-            answer = clone.decide(seen, before)
-            before = controller.decide(seen, before)
-            certainty.append(clone.answers[-1].concentration)
-            near = zip(answer, before, kind.agreement, strict=True)
-            agreed.append(all(abs(ours - theirs) <= limit for ours, theirs, limit in near))
-            plant.advance(before)
-    values, hits = np.array(certainty), np.array(agreed)
-    edges = np.unique(np.quantile(values, np.arange(1, _QUANTILES) / _QUANTILES).round(6))
-    group = np.searchsorted(edges, values, side="right")
-    rates = [float(hits[group == at].mean()) if (group == at).any() else 0.0 for at in range(len(edges) + 1)]
-    rising = np.maximum.accumulate(rates)  # a surer answer is never trusted less
-    return Confidence(
-        edges=tuple(float(edge) for edge in edges), hit_rate=tuple(round(float(r), 4) for r in rising)
-    )
+def _like_training(kind: PlantKind, expert: str, seeds: range) -> Runs:
+    """Runs of all kinds that training had, by seeds it had not."""
+    disturbed = record(kind, expert, seeds, CYCLES, noise=True)
+    return disturbed.joined(record(kind, expert, seeds, CYCLES, noise=False))
+
+
+def confidence(kind: PlantKind, engine: Engine, expert: str) -> Confidence:
+    """How far answers agree with the expert, by their concentration."""
+    fitted = answers(kind, engine, expert, FITTED)
+    table = Confidence(edges=(), hit_rate=(round(float(fitted.agreed.mean()), 4),))
+    held_out = answers(kind, engine, expert, CHECKED)
+    return msgspec.structs.replace(table, calibration=calibration(fitted, held_out))
+
+
+def write_golden(directory: Path, kind: PlantKind, expert: str) -> None:
+    """Golden answers over held-out runs: one long enough for any window, and two that are disturbed."""
+    bundle = load_bundle(directory)
+    cycles = min(bundle.history_cycles + 30, 200)
+    runs = record(kind, expert, range(940, 941), cycles, noise=False)
+    disturbed = record(kind, expert, range(941, 943), 60, noise=True)
+    asked = [
+        [
+            (_texts(kind.inputs, measured), tuple(f"{value:g}" for value in before))
+            for measured, before in zip(measured_run[1:], acting[:-1], strict=True)
+        ]
+        for found in (runs, disturbed)
+        for measured_run, acting in zip(found.measured, found.in_force, strict=True)
+    ]
+    golden = written(bundle, kind.ranges, asked)
+    (directory / GOLDEN_FILE).write_bytes(msgspec.json.encode(golden) + b"\n")
+
+
+def _texts(rows: tuple[Row, ...], values: Iterable[float]) -> tuple[str, ...]:
+    return tuple(f"{value:.{row.places}f}" for value, row in zip(values, rows, strict=True))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from gateway.inference.bundle import (
     BUNDLE_FILE,
     FORMAT,
     GATE_FILE,
+    GOLDEN_FILE,
     MODEL_FILE,
     REFERENCE_FILE,
     Confidence,
@@ -32,7 +33,10 @@ GATES = {
     "expected_action_error_of_span": 0.01,
     "iae_over_expert": 1.05,
     "iae_over_pi": 1.0,
+    "unlike_iae_over_expert": 1.15,
+    "unlike_iae_over_pi": 1.0,
 }
+RELIABILITY_FILE = "reliability.svg"
 RECIPE = "gateway/inference/training/README.md"
 
 
@@ -85,7 +89,7 @@ def write_gate_record(directory: Path, runs: Runs) -> None:
 def write_manifest(directory: Path, manifest: Manifest) -> Manifest:
     """`bundle.json` with the digests of the files that are there."""
     files = {}
-    for name in (MODEL_FILE, REFERENCE_FILE, GATE_FILE):
+    for name in (MODEL_FILE, REFERENCE_FILE, GATE_FILE, GOLDEN_FILE, RELIABILITY_FILE):
         path = directory / name
         if path.exists():
             content = path.read_bytes()

@@ -1,0 +1,163 @@
+"""Golden answers show whether this machine answers as the one that wrote them.
+
+`python -m gateway.inference.golden BUNDLE`. A bundle's `golden.json` holds runs of cycles as a gateway would
+ask them, with the register counts that were answered and the actions behind them, to a millionth of their
+span. Counts must be the same, actions within 1.2e-3 of the span.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+
+from gateway.inference.bundle import GOLDEN_FILE, Bundle, BundleError, load_bundle
+from gateway.inference.decode import OutputRange
+from gateway.inference.engine import Engine
+from gateway.inference.messages import Answer, Cycle, OutputLimits, Propose
+from gateway.inference.ort_session import Provider
+
+ACTION_TOLERANCE = 1.2e-3  # of the output's span
+_FINE = 1_000_000  # steps of a span
+_ROUNDING_ROOM = 0.05  # of a count: nearer to a half than this, a count may fall either way
+
+
+class GoldenCycle(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A question; without `counts` it is only history."""
+
+    inputs: tuple[str, ...]
+    in_force: tuple[str, ...]
+    counts: tuple[int, ...] = ()
+    actions: tuple[float, ...] = ()
+
+
+class Golden(msgspec.Struct, frozen=True):
+    """`golden.json`."""
+
+    outputs: tuple[OutputLimits, ...]
+    runs: tuple[tuple[GoldenCycle, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came of a replay."""
+
+    answers: int
+    wrong_counts: int
+    worst_action_error_of_span: float
+
+    @property
+    def same(self) -> bool:
+        """Whether this machine answers as the other did."""
+        return (
+            self.answers > 0 and not self.wrong_counts and self.worst_action_error_of_span <= ACTION_TOLERANCE
+        )
+
+
+def replay(bundle: Bundle, provider: Provider = "cpu") -> Replayed:
+    """Ask everything again. Raises `BundleError` where the bundle has no golden answers."""
+    if GOLDEN_FILE not in bundle.manifest.files:
+        raise BundleError(bundle.directory, f"no {GOLDEN_FILE}: nobody wrote golden answers for it")
+    golden = msgspec.json.decode((bundle.directory / GOLDEN_FILE).read_bytes(), type=Golden)
+    ranges = [ranged(limits) for limits in golden.outputs]
+    total, wrong, worst = 0, 0, 0.0
+    for run in golden.runs:
+        asked = [(cycle.inputs, cycle.in_force) for cycle in run]
+        for cycle, (counts, actions) in zip(run, answered(bundle, ranges, asked, provider), strict=True):
+            if not cycle.counts:
+                continue
+            total += 1
+            wrong += counts != cycle.counts
+            for ours, theirs, limits in zip(actions, cycle.actions, ranges, strict=True):
+                worst = max(worst, abs(ours - theirs) / _span(limits))
+    return Replayed(total, wrong, worst)
+
+
+def written(
+    bundle: Bundle,
+    ranges: Sequence[OutputRange],
+    runs: Sequence[Sequence[tuple[tuple[str, ...], tuple[str, ...]]]],
+) -> Golden:
+    """Golden answers for runs of `(inputs, in force before)`, but for what stands near a half of a count."""
+    found = []
+    for run in runs:
+        cycles = []
+        for (inputs, in_force), (counts, actions) in zip(run, answered(bundle, ranges, run), strict=True):
+            clear = all(_clear(action, limits) for action, limits in zip(actions, ranges, strict=True))
+            cycles.append(
+                GoldenCycle(inputs, in_force, counts, actions) if clear else GoldenCycle(inputs, in_force)
+            )
+        found.append(tuple(cycles))
+    outputs = tuple(
+        OutputLimits(str(limits.scale), str(limits.offset), limits.low, limits.high) for limits in ranges
+    )
+    return Golden(outputs, tuple(found))
+
+
+def answered(
+    bundle: Bundle,
+    ranges: Sequence[OutputRange],
+    run: Sequence[tuple[tuple[str, ...], tuple[str, ...]]],
+    provider: Provider = "cpu",
+) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
+    """Counts and actions for one run, cycle after cycle, as an engine answers that keeps its cache."""
+    fine = [_refined(limits) for limits in ranges]
+    coarse_engine = Engine(bundle, tuple(ranges), provider=provider)
+    fine_engine = Engine(bundle, tuple(fine), provider=provider)
+    for at, (inputs, in_force) in enumerate(run):
+        history = (Cycle((), in_force),) if at == 0 else None
+        request = Propose(session="golden", cycle=at, inputs=inputs, in_force=in_force, history=history)
+        counts, steps = coarse_engine.propose(request), fine_engine.propose(request)
+        assert isinstance(counts, Answer), "one session is never evicted"  # noqa: S101 - an invariant
+        assert isinstance(steps, Answer), "one session is never evicted"  # noqa: S101 - an invariant
+        yield (
+            counts.raws,
+            tuple(float(limits.value(raw)) for limits, raw in zip(fine, steps.raws, strict=True)),
+        )
+
+
+def ranged(limits: OutputLimits) -> OutputRange:
+    """As the engine takes it."""
+    return OutputRange(Fraction(limits.scale), Fraction(limits.offset), limits.low, limits.high)
+
+
+def _refined(limits: OutputRange) -> OutputRange:
+    """The same range in a million steps."""
+    scale = limits.scale * (limits.high - limits.low) / _FINE
+    return replace(limits, scale=scale, offset=limits.value(limits.low), low=0, high=_FINE)
+
+
+def _span(limits: OutputRange) -> float:
+    return abs(float(limits.value(limits.high) - limits.value(limits.low)))
+
+
+def _clear(action: float, limits: OutputRange) -> bool:
+    counts = (action - float(limits.offset)) / float(limits.scale)
+    return abs(counts % 1.0 - 0.5) > _ROUNDING_ROOM
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print what came of it; 1 when an answer differs, 2 when there is nothing to compare."""
+    parser = argparse.ArgumentParser(prog="gateway.inference.golden")
+    parser.add_argument("bundle", type=Path)
+    options = parser.parse_args(arguments)
+    try:
+        found = replay(load_bundle(options.bundle))
+    except BundleError as exc:
+        sys.stderr.write(f"{exc}\n")
+        return 2
+    sys.stdout.write(
+        f"{found.answers} answers, {found.wrong_counts} with other counts, "
+        f"actions off by {found.worst_action_error_of_span:.2g} of their span at most: "
+        f"{'the same' if found.same else 'not the same machine for this model'}\n"
+    )
+    return 0 if found.same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

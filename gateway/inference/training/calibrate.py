@@ -1,0 +1,163 @@
+"""What a bundle says of its own answers: confidence by temperature, and what is unlike training.
+
+Fitted on runs whose seeds neither training nor any figure has; the figures are of further runs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.inference.bundle import Calibration
+from gateway.inference.confidence import log_odds, scaled
+from gateway.inference.engine import Engine
+from gateway.inference.familiar import Distance, Familiarity
+from gateway.inference.training.clone import Clone
+from gateway.inference.training.dataset import Runs, record
+from gateway.inference.training.plant import PlantKind
+
+FITTED, HELD_OUT = range(920, 928), range(930, 938)
+CYCLES = 200
+_GROUPS = 10
+_NEWTON_STEPS = 50
+_RIDGE = 1e-6
+_ROOM = 1.1  # limits above what the fitted runs reach
+_KEPT = 0.9999  # of the fitted cycles' motions are inside before that room; the rest are rare chances
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Concentration of answers, and whether they agreed with the expert."""
+
+    concentration: Vector
+    agreed: NDArray[np.bool_]
+
+
+def answers(kind: PlantKind, engine: Engine, expert: str, seeds: range) -> Answers:
+    """The clone acts, is disturbed in every other run, and the expert says what it would want."""
+    sure: list[float] = []
+    agreed: list[bool] = []
+    for seed in seeds:
+        clone = Clone(engine, kind)
+
+        def acting(clone: Clone = clone) -> Clone:
+            return clone
+
+        runs = record(kind, expert, range(seed, seed + 1), CYCLES, acting, noise=bool(seed % 2))
+        for answer, wanted in zip(clone.answers, runs.wanted[0, 1:], strict=True):
+            sure.append(answer.concentration)
+            said = [float(limits.value(raw)) for limits, raw in zip(kind.ranges, answer.raws, strict=True)]
+            near = zip(said, wanted, kind.agreement, strict=True)
+            agreed.append(all(abs(ours - theirs) <= limit + 1e-9 for ours, theirs, limit in near))
+    return Answers(np.array(sure), np.array(agreed))
+
+
+def calibration(fitted: Answers, held_out: Answers) -> Calibration:
+    """Temperature and offset that make the fitted answers likeliest; errors of the held-out ones."""
+    slope, offset = _logistic(_odds(fitted), fitted.agreed)
+    temperature = 1.0 / max(slope, 1e-3)  # a surer answer is never trusted less
+    confidence = np.array([scaled(odds, temperature, offset) for odds in _odds(held_out)])
+    groups = tuple(_groups(confidence, held_out.agreed))
+    return Calibration(
+        temperature=round(temperature, 6),
+        offset=round(offset, 6),
+        error_before=round(_error(_groups(held_out.concentration, held_out.agreed)), 5),
+        error_after=round(_error(groups), 5),
+        reliability=groups,
+    )
+
+
+def familiarity(runs: Runs, kind: PlantKind) -> Familiarity:
+    """Fitted on the runs' measured cycles; the limits are a little above what these reach."""
+    inputs, acting = runs.measured[:, 1:], runs.in_force[:, :-1]
+    both = np.concatenate([inputs, acting], axis=2)
+    width = both.shape[2]
+    flat = both.reshape(-1, width)
+    state = _distance(flat, 1.0)
+    predicted = tuple(at for at, row in enumerate(kind.inputs) if not row.told)
+    known = np.concatenate([np.ones((*both.shape[:2], 1))[:, 1:], inputs[:, :-1], acting[:, 1:]], axis=2)
+    known, found = known.reshape(-1, width + 1), inputs[:, 1:, list(predicted)].reshape(-1, len(predicted))
+    rows = np.linalg.solve(known.T @ known + _RIDGE * np.eye(width + 1), known.T @ found).T
+    motion = _distance(found - known @ rows.T, _KEPT)
+    return Familiarity(
+        state=state,
+        predicted=predicted,
+        prediction=tuple(tuple(float(f"{value:.9g}") for value in row) for row in rows),
+        motion=motion,
+    )
+
+
+def alarms(found: Familiarity, runs: Runs, kind: PlantKind) -> dict[str, float]:
+    """The share of held-out cycles it takes for strange, and of those in which one reading jumps.
+
+    A jump is a tenth of the reading's span in one cycle.
+    """
+    dice = random.Random(0)  # noqa: S311 - a reproducible figure, not a secret
+    quiet: list[bool] = []
+    jumped: dict[int, list[bool]] = {at: [] for at in found.predicted}
+    for before, inputs, acting in _triples(runs):
+        quiet.append(not found.knows(inputs, acting, before))
+        for at, hits in jumped.items():
+            ends = runs.measured[:, 1:, at].min(), runs.measured[:, 1:, at].max()
+            off = dice.choice((-1, 1)) * 0.1 * float(ends[1] - ends[0])
+            moved = (*inputs[:at], inputs[at] + off, *inputs[at + 1 :])
+            hits.append(not found.knows(moved, acting, before))
+    figures = {"detector_false_alarms": float(np.mean(quiet))}
+    for at, hits in jumped.items():
+        figures[f"detector_finds_jump_{kind.inputs[at].tag}"] = float(np.mean(hits))
+    return figures
+
+
+def _triples(runs: Runs) -> Iterator[tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]]:
+    for measured, acting in zip(runs.measured, runs.in_force, strict=True):
+        for at in range(2, len(measured)):
+            yield tuple(measured[at - 1]), tuple(measured[at]), tuple(acting[at - 1])
+
+
+def _distance(vectors: Vector, kept: float) -> Distance:
+    center = vectors.mean(axis=0)
+    spread = np.cov(vectors.T).reshape(len(center), len(center))
+    spread += _RIDGE * np.trace(spread) / len(center) * np.eye(len(center))
+    whitening = np.linalg.inv(np.linalg.cholesky(spread))
+    off = (vectors - center) @ whitening.T
+    reached = float(np.quantile(np.sqrt((off * off).sum(axis=1)), kept))
+    return Distance(
+        center=tuple(float(f"{value:.9g}") for value in center),
+        whitening=tuple(tuple(float(f"{value:.9g}") for value in row) for row in whitening),
+        limit=round(_ROOM * reached, 6),
+    )
+
+
+def _odds(found: Answers) -> Vector:
+    return np.array([log_odds(float(sure)) for sure in found.concentration])
+
+
+def _logistic(odds: Vector, agreed: NDArray[np.bool_]) -> tuple[float, float]:
+    """Slope and offset of the likeliest logistic curve, by Newton's method with a trace of a prior."""
+    design = np.stack([odds, np.ones_like(odds)], axis=1)
+    weights, prior = np.array([1.0, 0.0]), np.array([1.0, 0.0])
+    for _ in range(_NEWTON_STEPS):
+        chance = 1.0 / (1.0 + np.exp(-np.clip(design @ weights, -30, 30)))
+        slope = design.T @ (agreed - chance) - 1e-2 * (weights - prior)
+        curve = (design * (chance * (1 - chance))[:, None]).T @ design + 1e-2 * np.eye(2)
+        weights = weights + np.clip(np.linalg.solve(curve, slope), -1.0, 1.0)
+    return float(weights[0]), float(weights[1])
+
+
+def _groups(confidence: Vector, agreed: NDArray[np.bool_]) -> list[tuple[float, float, int]]:
+    """Mean confidence, share that agreed, count; of groups of equal size."""
+    return [
+        (round(float(confidence[part].mean()), 4), round(float(agreed[part].mean()), 4), len(part))
+        for part in np.array_split(np.argsort(confidence, kind="stable"), _GROUPS)
+    ]
+
+
+def _error(groups: list[tuple[float, float, int]] | tuple[tuple[float, float, int], ...]) -> float:
+    whole = sum(count for _, _, count in groups)
+    return sum(abs(sure - hit) * count for sure, hit, count in groups) / whole
