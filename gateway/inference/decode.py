@@ -93,16 +93,18 @@ class OutputMask:
             raise InferenceError(message)
         share = allowed / mass
         kept = 1.0
+        wanted = self._wanted(share)
         if permitted is None:
-            wanted = self._wanted(share)
             raw = self._limits.nearest(wanted)
         else:
             mask = self._mask(permitted)
-            kept = float(share[mask].sum())
-            left = np.where(mask, share, 0.0) / kept if kept >= LEAST_SHARE else share
-            wanted = self._wanted(left)
+            if not mask.all():
+                kept = float(share[mask].sum())
+                if kept >= LEAST_SHARE:
+                    wanted = self._wanted(np.where(mask, share, 0.0) / kept)
             raw = self._limits.nearest_of(permitted, wanted)
-            wanted = float(self._limits.value(raw))
+            if not mask.all():
+                wanted = float(self._limits.value(raw))
         near = np.abs(np.arange(len(share)) - np.interp(wanted, self._knots, np.arange(len(share)))) <= 1.0
         return DecodedOutput(
             raw=raw,

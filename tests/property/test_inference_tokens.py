@@ -1,9 +1,11 @@
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.spans import holds, join
 from gateway.inference.bundle import OutputSpec
 from gateway.inference.decode import OutputMask, OutputRange
 from gateway.inference.tokenizer import TagCodec
@@ -66,3 +68,25 @@ def test_probability_shared_between_two_knots_decodes_to_the_value_between_them(
         logits[token.id + 1] = np.log(token.fraction)
 
     assert OutputMask(codec, LIMITS, "expectation").decode(logits).raw == raw
+
+
+@given(
+    st.lists(st.floats(-30, 30), min_size=20, max_size=20),
+    st.lists(st.tuples(st.integers(-50, 1050), st.integers(0, 200)), min_size=1, max_size=4),
+    st.sampled_from(["expectation", "most_probable"]),
+)
+def test_with_permitted_counts_no_other_count_is_answered(
+    logits: list[float], starts: list[tuple[int, int]], decoding: Literal["expectation", "most_probable"]
+) -> None:
+    mask = OutputMask(TagCodec(PUMP), LIMITS, decoding)
+    row = np.array(logits, dtype=np.float32)
+    permitted = mask.within(join((low, low + length) for low, length in starts))
+    if not permitted:
+        return
+    decoded, free = mask.decode(row, permitted), mask.decode(row)
+
+    assert holds(permitted, decoded.raw)
+    assert decoded == mask.decode(row, permitted)
+    assert decoded.masked_out >= free.masked_out - 1e-9
+    everything = mask.decode(row, ((LIMITS.low, LIMITS.high),))
+    assert (everything.raw, everything.masked_out) == (free.raw, free.masked_out)
