@@ -70,6 +70,8 @@ def show_status(
     for point in points:
         text = words.assumptions_sentence(point)
         out.print(Text(f"{point.id}: {text}", style="red" if "outside" in text else ""))
+        if point.guided:
+            out.print(f"{point.id}: {words.guidance_sentence(point)}")
     out.print(module_table(modules, now))
     if overrides:
         out.print(override_table(overrides))

@@ -137,6 +137,16 @@ def assumptions_sentence(point: PointState) -> str:
     return f"{watched}; {worst.tag} uses {percent} % of the band predicted over {over}"
 
 
+def guidance_sentence(point: PointState) -> str:
+    """That a point's model is guided, and how far it leans on what is masked out."""
+    if not point.drift:
+        return "the model is guided; nothing decoded yet"
+    tag, mass = max(point.drift.items(), key=lambda item: item[1])
+    return (
+        f"the model is guided; up to {100 * mass:.1f} % of its probability is masked out ({tag}, on average)"
+    )
+
+
 def counterexample_parts(view: DecisionView) -> Said | None:
     """The counterexample's parts, or None where the view carries none that can be read."""
     try:

@@ -103,6 +103,15 @@ class Decoding:
     attempts: int = 1
     masked_out: Mapping[TagId, float] = field(default_factory=dict)  # share of probability not answerable
 
+    def said(self) -> str:
+        """In words, for people."""
+        tries = f", attempt {self.attempts} after {self.attempts - 1} refused" if self.attempts > 1 else ""
+        if not self.guided:
+            return f"not guided{tries}: {self.because}"
+        return f"guided{tries}" + (
+            f"; some of what it left may not be permitted: {self.because}" if self.because else ""
+        )
+
 
 def _meets(block: tuple[int | None, ...], fixed: Sequence[int]) -> bool:
     return all(mine is None or mine == count for mine, count in zip(block, fixed, strict=False))

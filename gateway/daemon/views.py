@@ -71,6 +71,8 @@ def point_state(point: Point, *, in_control: bool, unarmable: str) -> PointState
             ResidualState(r.tag, r.window, r.residual, r.outside, r.used_share, r.missed)
             for r in point.residuals
         ],
+        guided=settings.guided,
+        drift={tag: round(mass, 6) for tag, mass in point.drift.items()},
     )
 
 
@@ -107,6 +109,8 @@ def decision_view(
         timings_ms={name: round(ms, 3) for name, ms in record.timings_ms.items()},
         inputs={tag: _sample_text(value) for tag, value in record.inputs.items()},
         overridden=phrase(record.overrides),
+        decoding=record.decoding.said() if record.decoding else "",
+        masked_out={t: round(m, 6) for t, m in record.decoding.masked_out.items()} if record.decoding else {},
         shadow=[sentence for f in record.shadow if (sentence := _would_have_said(f))],
     )
 

@@ -63,6 +63,8 @@ class PointState(msgspec.Struct, frozen=True, tag="point"):
     in_control: bool
     blocked: str  # why it cannot write now; empty when it can
     residuals: list[ResidualState] = []  # by tag and window
+    guided: bool = False  # the model decodes along what the rules in force can still permit
+    drift: dict[str, float] = {}  # by output: share of the model's probability that was masked out, averaged
 
 
 class ModuleState(msgspec.Struct, frozen=True, tag="module"):
@@ -108,6 +110,8 @@ class DecisionView(msgspec.Struct, frozen=True, tag="decision"):
     timings_ms: dict[str, float]
     inputs: dict[str, str]
     reported: list[str] = []  # `module/constraint: message`, violated and informational or only watched
+    decoding: str = ""  # whether the model was guided, in words; empty where nobody asked
+    masked_out: dict[str, float] = {}  # by output: share of the model's probability that was masked out
     shadow: list[str] = []  # what modules in shadow would have said, one sentence each; no effect
     overridden: str = (
         ""  # `with ... overridden until ... by A, confirmed by B`; empty where nothing was (S25)

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 
 import structlog
@@ -122,6 +122,10 @@ class Lane:
         ours = {name: getattr(self.counters, name) for name in LaneCounters.__slots__}
         repairs = self.point.repairs
         ours |= {"held_back": repairs.held_back, "repair_reversals": repairs.reversals}
+        if self.point.settings.guided:
+            ours |= {
+                f"guidance_{name}": count for name, count in asdict(self._decider.guided.statistics()).items()
+            }
         return {**ours, "queue_waiting": queue.waiting, "queue_refused_full": queue.refused_full}
 
     async def _submit(self, ordered: Ordered) -> DecisionRecord | Rejected:

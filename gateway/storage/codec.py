@@ -23,6 +23,8 @@ from gateway.core.override import plain as overrides_to_plain
 from gateway.core.tag import TagId, TagValue, number_text
 from gateway.storage.codec_checks import examination_to_plain, spelt, with_examinations
 from gateway.storage.codec_parts import (
+    decoding_from_plain,
+    decoding_to_plain,
     finding_from_plain,
     finding_to_plain,
     outcome_from_plain,
@@ -37,7 +39,7 @@ from gateway.storage.codec_parts import (
 from gateway.storage.memo import Memo
 
 CERTIFICATE_FORMAT = "o3-certificate/1"
-_AFTER_THE_EVIDENCE = frozenset({"write_outcome", "certificate_digest", "timings_ms", "shadow"})
+_AFTER_THE_EVIDENCE = frozenset({"write_outcome", "certificate_digest", "timings_ms", "shadow", "decoding"})
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _decoder = msgspec.json.Decoder()
@@ -76,7 +78,7 @@ def certificate_document(record: DecisionRecord, rule_sets: Mapping[int, bytes])
     """The certificate of a decision: its evidence made before the write, and the rule sets it stands on.
 
     Left out: the write's outcome, this document's digest, the timings, which are still running then, and what
-    modules in shadow say: nothing stands on it.
+    modules in shadow say, and how the model decoded: nothing stands on these.
     `rule_sets` are canonical JSON by generation; those the record does not name are left out too.
     """
     plain = record_to_plain(record)
@@ -162,7 +164,9 @@ def _record_to_plain(record: DecisionRecord) -> dict[str, Any]:
             "examined": examination_to_plain(record, record.examined),
             "fallback": examination_to_plain(record, record.fallback),
             "shadow": [finding_to_plain(f) for f in record.shadow],
-        } | ({"overrides": overrides_to_plain(record.overrides)} if record.overrides else {})
+            **({"overrides": overrides_to_plain(record.overrides)} if record.overrides else {}),
+            **({"decoding": decoding_to_plain(record.decoding)} if record.decoding else {}),
+        }
     except (ValueError, OverflowError) as exc:
         raise StorageError(f"decision `{record.id}` cannot be recorded: {exc}") from exc
 
@@ -192,6 +196,7 @@ def record_from_plain(plain: Mapping[str, Any]) -> DecisionRecord:
             what_if=plain.get("what_if", False),
             shadow=tuple(finding_from_plain(f) for f in plain.get("shadow", ())),
             overrides=overrides_of(plain.get("overrides", ())),
+            decoding=decoding_from_plain(plain["decoding"]) if "decoding" in plain else None,
         )
         return with_examinations(record, plain.get("examined"), plain.get("fallback"))
     except (KeyError, TypeError, ValueError, AttributeError) as exc:

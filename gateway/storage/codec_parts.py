@@ -23,8 +23,29 @@ from gateway.core.decision import (
     Violated,
     outcome_name,
 )
+from gateway.core.guidance import Decoding
 from gateway.core.quality import StatusCode
 from gateway.core.tag import Scalar, TagId, TagValue, decimal_text, number_text
+
+
+def decoding_to_plain(decoding: Decoding) -> dict[str, Any]:
+    """Plain data of how a proposal was decoded."""
+    return {
+        "guided": decoding.guided,
+        "because": decoding.because,
+        "attempts": decoding.attempts,
+        "masked_out": {tag: number_text(mass) for tag, mass in decoding.masked_out.items()},
+    }
+
+
+def decoding_from_plain(plain: Mapping[str, Any]) -> Decoding:
+    """How a proposal was decoded, again."""
+    return Decoding(
+        guided=plain["guided"],
+        because=plain["because"],
+        attempts=plain["attempts"],
+        masked_out={TagId(tag): float(Fraction(text)) for tag, text in plain["masked_out"].items()},
+    )
 
 
 def counterexample_to_plain(counterexample: Counterexample) -> dict[str, Any]:

@@ -17,6 +17,7 @@ _RESIDUALS = {
     "used_share": "Where the reading stands in that band: 1 at its end, more outside",
     "missed": "Of the newest five measurements, those outside",
 }
+_DRIFT = "Share of the model's probability on what could not be answered, averaged over some fifty decisions"
 _COVERAGE: Mapping[str, tuple[Callable[[ConstraintCoverage], float | None], str]] = {
     "judged": (lambda c: c.judged, "Decisions it was judged in, over restarts"),
     "fired": (lambda c: c.fired, "Proposals that violated it, over restarts"),
@@ -56,6 +57,10 @@ def exposition(mirror: Mirror) -> str:
             for r in p.residuals
         }
         lines += _labelled(f"o3_assumption_{name}", what, ("point", "tag", "window"), found)
+    drift: dict[tuple[str, ...], float] = {
+        (p.id, tag): mass for p in mirror.points.values() for tag, mass in p.drift.items()
+    }
+    lines += _labelled("o3_decoding_masked_out", _DRIFT, ("point", "output"), drift)
     for name, (counted, what) in _COVERAGE.items():
         covered = {
             tuple(c.id.split("/", maxsplit=1)): value

@@ -122,6 +122,8 @@ def point_view(point: PointState) -> Json:
         "inputs": point.inputs,
         "outputs": point.outputs,
         "last_decision": point.last_decision,
+        "guided": point.guided,
+        "masked_out": point.drift,
         "assumptions": [
             {
                 "tag": r.tag,

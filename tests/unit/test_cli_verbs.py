@@ -57,6 +57,8 @@ POINT = PointState(
     in_control=False,
     blocked="mode is shadow",
     residuals=[ResidualState("TK1.LT101", 10, -0.0125, 0.0, 0.259, 1)],
+    guided=True,
+    drift={"TK1.P101.SP": 0.125},
 )
 MODULE = ModuleState(
     id="lower-limit",
@@ -163,6 +165,7 @@ async def test_status_shows_what_needs_a_person(tmp_path: Path) -> None:
         "lower.json:3:7: unknown tag `PT_204`",
         "CPUExecutionProvider",
         "assumptions: watched over up to 10 steps; TK1.LT101 uses 25 % of the band predicted over 10 steps",
+        "the model is guided; up to 12.5 % of its probability is masked out (TK1.P101.SP, on average)",
     ):
         assert part in result.output
     assert "\x1b" not in result.output

@@ -36,6 +36,7 @@ from gateway.core.decision import (
     WriteOutcome,
 )
 from gateway.core.errors import StorageError
+from gateway.core.guidance import Decoding
 from gateway.core.quality import StatusCode
 from gateway.core.restraint import UNRESTRAINED, Restraint
 from gateway.core.tag import TagId, TagValue
@@ -286,3 +287,12 @@ def test_what_is_not_a_record_is_a_storage_error(body: bytes) -> None:
 
 def _sample(value: float) -> TagValue:
     return TagValue(value=value, status=StatusCode.Good, source_ts_ns=None, server_ts_ns=1, confirmed_at=1.0)
+
+
+def test_how_the_model_decoded_is_on_record_and_nothing_of_it_is_in_the_certificate() -> None:
+    told = Decoding(guided=True, because="`x` is left out", attempts=2, masked_out={TagId("P"): 0.125})
+    plain, guided = a_record(), a_record(decoding=told)
+
+    assert decode_record(encode_record(guided)).decoding == told
+    assert decode_record(encode_record(plain)).decoding is None
+    assert certificate_digest(guided) == certificate_digest(plain)

@@ -125,6 +125,8 @@ async def test_metrics_are_prometheus_text(client: httpx.AsyncClient) -> None:
     assert samples["o3_assumption_outside", *level] == 0
     assert samples["o3_assumption_used_share", *level] == 0.25
     assert samples["o3_assumption_missed", *level] == 1
+    drift = ("buffer-tank", "TK1.P101.SP")
+    assert samples["o3_decoding_masked_out", *drift] == 0.125
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8480", "127.0.0.1.evil.example", "[::2]", ""])

@@ -112,6 +112,8 @@ def snapshot(**changes: Any) -> list[FeedItem]:  # noqa: ANN401 - fields of the 
         in_control=True,
         blocked="",
         residuals=[ResidualState("TK1.LT101", 10, -0.0125, 0.0, 0.25, 1)],
+        guided=True,
+        drift={"TK1.P101.SP": 0.125},
     )
     alarm = Alarm(
         source="module:broken",
