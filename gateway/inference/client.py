@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,11 +14,15 @@ import msgspec
 from gateway.core.clock import Clock, Deadline, SystemClock
 from gateway.core.decision import Proposal, RegisterValue
 from gateway.core.errors import InferenceError
+from gateway.core.ports import Guide
 from gateway.core.tag import TagDefinition, TagId
 from gateway.core.tagstore import Snapshot
-from gateway.inference.any_bundle import AnyBundle, check_any_tags, load_any
-from gateway.inference.cadence import Cadence, Step
+from gateway.inference.any_bundle import check_any_tags, load_any
+from gateway.inference.bundle_stateless import StatelessBundle
+from gateway.inference.cadence import Step
+from gateway.inference.counters import EngineStatistics
 from gateway.inference.engine_worker import EngineWorker
+from gateway.inference.guiding import Guiding, decoding_of
 from gateway.inference.messages import (
     Answer,
     Cycle,
@@ -29,58 +33,14 @@ from gateway.inference.messages import (
     Statistics,
     decode_reply,
 )
+from gateway.inference.past import Moment
+from gateway.inference.point_proposer import PointProposer
+from gateway.inference.point_state import PointState, request_of
 from gateway.inference.values import in_force_text, input_text, limits_of
 
 _HUNG_S = 1.0  # nobody was answered for so long: killed and replaced
 _MOST_IN_FLIGHT = 64
 _TOO_LATE = "the model gave no answer until the deadline"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineStatistics:
-    """Counters of a model engine since it was started."""
-
-    proposals: int
-    failed: int
-    lost: int
-    histories_sent: int
-    clamped: int
-    masked_out: float  # of the newest answer: a drift signal
-    engine_ms: float  # of the newest answer
-    reused_tokens: int
-    computed_tokens: int
-    worker: Statistics | None
-
-
-@dataclass(frozen=True, slots=True)
-class PointProposer:
-    """A `Proposer` for one of several decision points that share an engine: each has its own history."""
-
-    engine: ModelEngine
-    point: str
-    urgency: int = 1  # the point's class
-
-    async def propose(
-        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
-    ) -> Proposal:
-        """See `ModelEngine.propose_for`."""
-        return await self.engine.propose_for(self.point, snapshot, previous, deadline, urgency=self.urgency)
-
-    async def propose_aside(
-        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
-    ) -> Proposal:
-        """See `ModelEngine.propose_aside`."""
-        return await self.engine.propose_aside(self.point, snapshot, previous, deadline, urgency=self.urgency)
-
-
-class _Point:
-    """One decision point's history and whether the worker holds it; one request of it is under way."""
-
-    def __init__(self, bundle: AnyBundle) -> None:
-        self.cadence = Cadence(bundle.cycle_s, bundle.history_cycles)
-        self.held_by: int | None = None  # number of the worker that answered last
-        self.urgency = 1
-        self.turn = asyncio.Lock()
 
 
 class ModelEngine:
@@ -98,12 +58,15 @@ class ModelEngine:
         require_cuda: bool = False,
         clock: Clock | None = None,
         slowest_ms: float | None = None,
+        on_lost: Callable[[], None] | None = None,
     ) -> None:
+        """`on_lost` hears of each worker that was lost, and of each that could not replace one."""
         self.bundle = load_any(bundle_dir)
         check_any_tags(self.bundle, definitions)
         manifest = self.bundle.manifest
         self._inputs = tuple(TagId(spec.tag) for spec in manifest.inputs)
         self._outputs = tuple(definitions[TagId(spec.tag)] for spec in manifest.outputs)
+        self._one_by_one = not isinstance(self.bundle, StatelessBundle)  # outputs; else none can be guided
         self._by = f"{manifest.id}/{manifest.revision}"
         self._clock = clock if clock is not None else SystemClock()
         self._worker = EngineWorker(
@@ -114,10 +77,14 @@ class ModelEngine:
             slowest_ms=slowest_ms,
             warm=self._to_warm,
             warmed=self._warmed,
+            on_lost=on_lost,
         )
         self._warming: dict[str, Step] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._points: dict[str, _Point] = {}
+        self._asked_now = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._points: dict[str, PointState] = {}
         self._answer: Answer | None = None
         self._proposals = self._failed = self._histories = self._clamped = 0
 
@@ -161,17 +128,17 @@ class ModelEngine:
         deadline: Deadline,
         *,
         urgency: int = 1,
+        guide: Guide | None = None,
     ) -> Proposal:
         """Setpoints in register values; each `point` has its own history.
 
         Raises `InferenceError` when an input has no number or time is up, `WorkerLostError` for a dead one.
         """
-        state = self._points.setdefault(point, _Point(self.bundle))
-        step = state.cadence.place(snapshot.taken_at, *self._texts(snapshot, previous))
+        state = self._points.setdefault(point, PointState(self.bundle))
+        step = state.place(snapshot.taken_at, snapshot, previous, self._texts(snapshot, previous))
         state.urgency = urgency
-        if step.rewritten:
-            state.held_by = None
-        return await self._proposed(_request(point, step, urgency, aside=False), state, step, deadline)
+        request = request_of(point, step, urgency, aside=False)
+        return await self._proposed(request, state, step, deadline, guide)
 
     async def propose_aside(
         self,
@@ -181,13 +148,15 @@ class ModelEngine:
         deadline: Deadline,
         *,
         urgency: int = 1,
+        guide: Guide | None = None,
     ) -> Proposal:
         """Like `propose_for`, for inputs that are not the plant's own (what-if): history stays as it is."""
-        state = self._points.setdefault(point, _Point(self.bundle))
+        state = self._points.setdefault(point, PointState(self.bundle))
         step = state.cadence.copy().place(snapshot.taken_at, *self._texts(snapshot, previous))
-        beside = _Point(self.bundle)
+        beside = PointState(self.bundle)
         beside.held_by = None if step.rewritten else state.held_by
-        return await self._proposed(_request(point, step, urgency, aside=True), beside, step, deadline)
+        request = request_of(point, step, urgency, aside=True)
+        return await self._proposed(request, beside, step, deadline, guide)
 
     def _texts(
         self, snapshot: Snapshot, previous: Mapping[TagId, Fraction]
@@ -195,12 +164,20 @@ class ModelEngine:
         inputs = tuple(input_text(snapshot, tag) for tag in self._inputs)
         return inputs, tuple(in_force_text(previous, definition.id) for definition in self._outputs)
 
-    async def _proposed(self, request: Propose, state: _Point, step: Step, deadline: Deadline) -> Proposal:
+    async def _proposed(
+        self, request: Propose, state: PointState, step: Step, deadline: Deadline, guide: Guide | None
+    ) -> Proposal:
+        self._asked_now += 1
+        self._idle.clear()
         try:
-            answer = self._answer = await self._in_turn(request, state, step.history, deadline)
+            answer = self._answer = await self._in_turn(request, state, step.history, deadline, guide)
         except BaseException:  # also where the requester leaves
             self._failed += 1
             raise
+        finally:
+            self._asked_now -= 1
+            if not self._asked_now:
+                self._idle.set()
         self._proposals += 1
         self._clamped += answer.clamped
         return Proposal(
@@ -211,24 +188,67 @@ class ModelEngine:
             by=self._by,
             model_digest=self.bundle.digest,
             confidence=answer.confidence,
+            decoding=decoding_of(answer, self._outputs, guide),
         )
 
     def for_point(self, point: str, urgency: int = 1) -> PointProposer:
         """The proposer of one decision point of that class: 0, 1 or 2, first to last."""
         return PointProposer(self, point, urgency)
 
-    def _to_warm(self) -> list[Propose]:
+    def pasts(self) -> dict[str, tuple[tuple[Moment, ...], int]]:
+        """What every point's history rests on, and the point's class; for an engine that takes over."""
+        return {name: (state.past.moments, state.urgency) for name, state in self._points.items()}
+
+    def adopt(self, pasts: Mapping[str, tuple[Sequence[Moment], int]]) -> Iterator[None]:
+        """Go on from histories made elsewhere, as if each moment had been a request here; a few a step.
+
+        Moments in which one of this bundle's inputs has no number are passed over.
+        """
+        for point, (moments, urgency) in pasts.items():
+            state = self._points.setdefault(point, PointState(self.bundle))
+            state.urgency = urgency
+            before = state.cadence.under_way
+            for moment in state.past.unknown(moments):
+                with contextlib.suppress(InferenceError):  # such a request would have left no trace
+                    texts = self._texts(moment.snapshot, moment.previous)
+                    state.place(moment.at, moment.snapshot, moment.previous, texts)
+                yield
+            if state.cadence.under_way != before:
+                state.held_by = None
+
+    async def warm(self) -> int:
+        """Let the worker compute the histories it lacks; how many it lacks then. Bounded in number and time.
+
+        Raises `WorkerLostError` where there is no worker.
+        """
+        wanted = self._to_warm(lacking_only=True)
+        if wanted:
+            self._warmed(await self._worker.warm(wanted))
+        return len(self._to_warm(lacking_only=True))
+
+    async def drained(self, timeout_s: float) -> None:
+        """Return when nobody waits for an answer any more, or time is up."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+
+    def _to_warm(self, *, lacking_only: bool = False) -> list[Propose]:
         """What a new worker should hold: every point's history, the urgent points' first."""
         ranked = sorted(self._points.items(), key=lambda item: item[1].urgency)
-        steps = {name: step for name, state in ranked if (step := state.cadence.under_way) is not None}
+        steps = {
+            name: step
+            for name, state in ranked
+            if (step := state.cadence.under_way) is not None
+            and not (lacking_only and state.held_by == self._worker.number)
+        }
         self._warming = steps
         return [
-            msgspec.structs.replace(_request(name, step, 3, aside=False), history=step.history, warm=True)
+            msgspec.structs.replace(request_of(name, step, 3, aside=False), history=step.history, warm=True)
             for name, step in steps.items()
         ]
 
     def _warmed(self, sessions: frozenset[str]) -> None:
-        """A new worker holds these; unless a request has moved a point on, it need not bring its history."""
+        """A worker holds these; unless a request has moved a point on, it need not bring its history."""
         for name in sessions:
             state = self._points[name]
             if state.cadence.under_way == self._warming[name]:
@@ -254,6 +274,7 @@ class ModelEngine:
                 "decision_ms": f"{self._worker.report.decision_ms:.2f}",
                 "prefill_ms": f"{self._worker.report.prefill_ms:.2f}",
                 "rows_a_forward": str(self._worker.report.widest),
+                "batch_independent": "yes" if self._worker.report.batch_independent else "no",
             }
         return told
 
@@ -282,7 +303,12 @@ class ModelEngine:
         )
 
     async def _in_turn(
-        self, request: Propose, state: _Point, history: tuple[Cycle, ...], deadline: Deadline
+        self,
+        request: Propose,
+        state: PointState,
+        history: tuple[Cycle, ...],
+        deadline: Deadline,
+        guide: Guide | None,
     ) -> Answer:
         """One answer; the history goes along when this worker does not hold it.
 
@@ -295,10 +321,12 @@ class ModelEngine:
             raise InferenceError(_TOO_LATE) from exc
         asked: tuple[int, asyncio.Future[bytes]] | None = None
         number = self._worker.number
+        asks = guide if self._one_by_one else None
+        guiding = Guiding(asks, self._outputs, self._worker.guide)
         try:
             self._admit(state, deadline)
-            due = time.monotonic() + deadline.remaining(self._clock)
-            request = msgspec.structs.replace(request, due=due)
+            due = (now := time.monotonic()) + deadline.remaining(self._clock)
+            request = msgspec.structs.replace(request, due=due, guided_until=guiding.until(now, due))
             send_history = state.held_by != number
             state.held_by = None
             for _ in range(2):
@@ -306,6 +334,7 @@ class ModelEngine:
                     self._histories += 1
                     request = msgspec.structs.replace(request, history=history)
                 asked = self._worker.post(request)
+                guiding.belongs_to(asked[0])
                 await asyncio.wait({asked[1]}, timeout=deadline.remaining(self._clock))
                 if not asked[1].done() or deadline.passed(self._clock):
                     raise InferenceError(_TOO_LATE)
@@ -316,16 +345,17 @@ class ModelEngine:
                     break
                 send_history = True
         finally:
+            guiding.close()
             self._leave(asked, state, number)
         message = reply.problem if isinstance(reply, Failed) else f"unexpected answer {type(reply).__name__}"
         raise InferenceError(message)
 
-    def _leave(self, asked: tuple[int, asyncio.Future[bytes]] | None, state: _Point, number: int) -> None:
+    def _leave(self, asked: tuple[int, asyncio.Future[bytes]] | None, state: PointState, number: int) -> None:
         """Let the point's next one have its turn; first the worker ends what nobody waits for any more."""
         if asked is None:
             state.turn.release()
         elif asked[1].done():
-            _note(asked[1], state, number)
+            state.note(asked[1], number)
             state.turn.release()
         else:
             self._worker.cancel(asked[0])
@@ -333,18 +363,18 @@ class ModelEngine:
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
 
-    async def _ended(self, asked: asyncio.Future[bytes], state: _Point, number: int) -> None:
+    async def _ended(self, asked: asyncio.Future[bytes], state: PointState, number: int) -> None:
         """What a late answer leaves in the worker counts; only a worker that answers nobody is replaced."""
         try:
             while not asked.done():
                 await asyncio.wait({asked}, timeout=_HUNG_S)
                 if not asked.done() and self._worker.silent_s() >= _HUNG_S:
                     self._worker.kill()
-            _note(asked, state, number)
+            state.note(asked, number)
         finally:
             state.turn.release()
 
-    def _admit(self, state: _Point, deadline: Deadline) -> None:
+    def _admit(self, state: PointState, deadline: Deadline) -> None:
         """Refuse what finds no place, or too little time for itself alone; the worker is not disturbed.
 
         What stands before it, only the worker knows. A session that has to be rebuilt is always let in: its
@@ -360,20 +390,3 @@ class ModelEngine:
         if remaining_s < needed_s:
             message = f"{remaining_s * 1e3:.1f} ms are left and an answer takes about {needed_s * 1e3:.1f} ms"
             raise InferenceError(message)
-
-
-def _request(point: str, step: Step, urgency: int, *, aside: bool) -> Propose:
-    return Propose(
-        session=point,
-        cycle=step.cycle,
-        inputs=step.inputs,
-        in_force=step.in_force,
-        aside=aside,
-        urgency=urgency,
-    )
-
-
-def _note(asked: asyncio.Future[bytes], state: _Point, number: int) -> None:
-    """A worker that answered holds what it answered on, whether or not anybody waited for that."""
-    if asked.exception() is None and isinstance(decode_reply(asked.result()), Answer):
-        state.held_by = number

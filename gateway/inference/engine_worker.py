@@ -15,6 +15,7 @@ from gateway.inference.messages import (
     Answer,
     Cancel,
     Failed,
+    Guide,
     Load,
     OutputLimits,
     Propose,
@@ -49,8 +50,13 @@ class EngineWorker:
         slowest_ms: float | None,
         warm: Callable[[], Sequence[Propose]],
         warmed: Callable[[frozenset[str]], None],
+        on_lost: Callable[[], None] | None = None,
     ) -> None:
-        """`warm` says what a new worker should hold before it is asked; `warmed` hears what it holds."""
+        """`warm` says what a new worker should hold before it is asked; `warmed` hears what it holds.
+
+        `on_lost` hears of each worker that was lost, and of each that could not replace one.
+        """
+        self._on_lost = on_lost
         self._bundle, self._limits, self._warm, self._tell_warmed = bundle, limits, warm, warmed
         self.provider, self._require_cuda, self._slowest_ms = provider, require_cuda, slowest_ms
         self._process: NumberedWorker | None = None
@@ -103,6 +109,11 @@ class EngineWorker:
         if self._process is not None:
             self._process.tell(number, encode(Cancel()))
 
+    def guide(self, number: int, guidance: Guide) -> None:
+        """Guidance for that request, or why there is none."""
+        if self._process is not None:
+            self._process.tell(number, encode(guidance))
+
     @property
     def in_flight(self) -> int:
         """Requests the worker has not answered."""
@@ -134,13 +145,13 @@ class EngineWorker:
             await worker.start()
             reply = decode_reply(await worker.ask(encode(Load(outputs=self._limits)), _LOAD_S))
             ready = self._accepted(reply)
+            held = await self._warmed(worker, self._warm())
         except (InferenceError, WorkerLostError, msgspec.DecodeError, OSError) as exc:
             await worker.aclose(0.0)
             raise InferenceError(str(exc)) from exc
         except asyncio.CancelledError:
             await worker.aclose(0.0)
             raise
-        held = await self._warmed(worker)
         self._process, self.report = worker, ready
         self.number += 1
         self._tell_warmed(held)
@@ -150,11 +161,18 @@ class EngineWorker:
         log.info("engine_started", pid=worker.pid, took_ms=took_ms, **msgspec.structs.asdict(ready))
         return worker
 
-    async def _warmed(self, worker: NumberedWorker) -> frozenset[str]:
-        """Sessions that a new worker made ready in time; the others bring their history with a request."""
+    async def warm(self, wanted: Sequence[Propose]) -> frozenset[str]:
+        """Sessions of these that the worker made ready in time; raises `WorkerLostError` where none is up."""
+        if self._process is None or not self.up:
+            message = f"engine worker is not ready: {self.problem}"
+            raise WorkerLostError(message)
+        return await self._warmed(self._process, wanted)
+
+    async def _warmed(self, worker: NumberedWorker, wanted: Sequence[Propose]) -> frozenset[str]:
+        """Sessions that a worker made ready in time; the others bring their history with a request."""
         asked: dict[str, asyncio.Future[bytes]] = {}
         try:
-            for request in self._warm()[:_MOST_WARMED]:
+            for request in wanted[:_MOST_WARMED]:
                 asked[request.session] = worker.post(encode(request))[1]
         except WorkerLostError:  # whoever waits for the process is told
             return frozenset()
@@ -199,6 +217,7 @@ class EngineWorker:
             self.lost += 1
             self.problem = "the worker was lost and is being replaced"
             log.warning("engine_worker_lost", exit_status=status)
+            self._tell_lost()
             worker = await self._replaced()
 
     async def _replaced(self) -> NumberedWorker:
@@ -211,3 +230,8 @@ class EngineWorker:
                 attempt += 1
                 self.problem = str(exc)
                 log.error("engine_start_failed", problem=str(exc), attempt=attempt)  # noqa: TRY400 - expected
+                self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        if self._on_lost is not None:
+            self._on_lost()

@@ -1,0 +1,306 @@
+"""A bundle takes over from another while decisions run: real workers, real bundles."""
+
+import asyncio
+import itertools
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from gateway.core.clock import Deadline, SystemClock
+from gateway.core.decision import Proposal
+from gateway.core.errors import InferenceError
+from gateway.inference.client import ModelEngine
+from gateway.inference.served import ServedModel
+from tests.unit.inference_demo import BUFFER_TANK, RECKLESS, demo_definitions, in_force, snapshot
+
+pytestmark = pytest.mark.integration
+CLOCK = SystemClock()
+
+
+def _make(folder: Path, on_lost: Callable[[], None]) -> ModelEngine:
+    return ModelEngine(folder, demo_definitions(), "cpu", on_lost=on_lost)
+
+
+async def _agreed(_fresh: ModelEngine) -> None:
+    """Nobody has anything against it."""
+
+
+@pytest_asyncio.fixture
+async def served() -> AsyncIterator[ServedModel]:
+    made = ServedModel("buffer-tank", [BUFFER_TANK], _make)
+    await made.start()
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Path:
+    """Another folder with the demo's bundle."""
+    return Path(shutil.copytree(BUFFER_TANK, tmp_path / "second"))
+
+
+async def _propose(served: ServedModel, at: float, temperature: float = 45.0, point: str = "a") -> Proposal:
+    deadline = Deadline.after(5.0, CLOCK)
+    asked = snapshot(at, temperature=temperature), in_force(), deadline
+    return await served.for_point(point).propose(*asked)
+
+
+async def test_after_a_swap_the_answers_are_those_of_a_fresh_engine_with_the_same_history(
+    served: ServedModel,
+) -> None:
+    twin = ServedModel("twin", [RECKLESS], _make)
+    await twin.start()
+    try:
+        for at in range(30):
+            await _propose(served, float(at), 40.0 + at / 5)
+            await _propose(twin, float(at), 40.0 + at / 5)
+        await served.take(RECKLESS, _agreed)
+        sent = served.engine.statistics().histories_sent
+        for at in range(30, 40):
+            ours, theirs = await _propose(served, float(at), 46.0), await _propose(twin, float(at), 46.0)
+            assert ours.values == theirs.values
+            assert ours.model_digest == twin.bundle.digest
+            assert ours.confidence == theirs.confidence
+    finally:
+        await twin.aclose()
+
+    assert served.engine.statistics().histories_sent == sent == 0  # it was warm before it took over
+    assert served.statistics().proposals == 40
+
+
+async def test_requests_under_way_end_on_the_old_worker_and_then_it_is_gone(
+    served: ServedModel, second: Path
+) -> None:
+    old = served.engine
+    assert old.pid is not None
+    process = psutil.Process(old.pid)
+    under_way: list[asyncio.Task[Proposal]] = []
+
+    async def agreed(_fresh: ModelEngine) -> None:
+        under_way.extend(
+            asyncio.create_task(_propose(served, 0.0, point=f"p{number}")) for number in range(8)
+        )
+        await asyncio.sleep(0)  # they are with the old worker now
+
+    await served.take(second, agreed)
+    proposals = await asyncio.gather(*under_way)
+
+    assert len(proposals) == 8
+    assert old.statistics().proposals == 8
+    assert served.engine is not old
+    await asyncio.to_thread(process.wait, 10)
+    assert (await _propose(served, 1.0)).model_digest == served.bundle.digest
+
+
+async def _killed(engine: ModelEngine) -> None:
+    """Returns when the loop has seen the end of the worker."""
+    assert engine.pid is not None
+    os.kill(engine.pid, signal.SIGKILL)
+    async with asyncio.timeout(10):
+        while engine.ready:  # noqa: ASYNC110  # there is no event for the end of readiness
+            await asyncio.sleep(0)
+
+
+async def _under_load(served: ServedModel, until: asyncio.Event, outcomes: list[object]) -> None:
+    """50 requests a second by five points; each outcome is a proposal or an error in words."""
+    numbers = itertools.count()
+    asked: set[asyncio.Task[None]] = set()
+
+    async def one(number: int) -> None:
+        deadline = Deadline.after(2.0, CLOCK)
+        taken = snapshot(CLOCK.monotonic(), temperature=40.0 + number % 20), in_force(), deadline
+        try:
+            outcomes.append(await served.for_point(f"p{number % 5}").propose(*taken))
+        except Exception as exc:  # noqa: BLE001  # whatever it is, the test counts it
+            outcomes.append(exc)
+
+    loop = asyncio.get_running_loop()
+    due = loop.time()
+    while not until.is_set():
+        task = asyncio.create_task(one(next(numbers)))
+        asked.add(task)
+        task.add_done_callback(asked.discard)
+        due = max(due + 0.02, loop.time())
+        try:
+            async with asyncio.timeout_at(due):
+                await until.wait()
+        except TimeoutError:
+            pass
+    while asked:
+        await asyncio.wait(set(asked))
+
+
+async def _swaps_under_load(
+    served: ServedModel, swaps: int, folders: tuple[Path, ...], each: Callable[[int], Awaitable[None]]
+) -> list[object]:
+    until, outcomes = asyncio.Event(), list[object]()
+    load = asyncio.create_task(_under_load(served, until, outcomes))
+    try:
+        for number in range(swaps):
+            await served.take(folders[number % len(folders)], _agreed)
+            await each(number)
+    finally:
+        until.set()
+        await load
+    return outcomes
+
+
+async def test_swaps_under_load_lose_nothing(served: ServedModel, second: Path) -> None:
+    async def each(_number: int) -> None:
+        """Nothing between two swaps."""
+
+    outcomes = await _swaps_under_load(served, 5, (RECKLESS, second), each)
+
+    assert len(outcomes) > 100
+    assert [outcome for outcome in outcomes if not isinstance(outcome, Proposal)] == []
+    assert len({outcome.model_digest for outcome in outcomes if isinstance(outcome, Proposal)}) == 2
+    assert served.swap_statistics().swaps == 5
+
+
+def _broken(folder: Path) -> None:
+    (folder / "model.onnx").write_bytes(b"no model")
+
+
+def _no_description(folder: Path) -> None:
+    (folder / "bundle.json").write_text("{")
+
+
+def _wrong_tag(folder: Path) -> None:
+    text = (folder / "bundle.json").read_text()
+    (folder / "bundle.json").write_text(text.replace("TK1.LT101", "TK9.LT999"))
+
+
+@pytest.mark.parametrize("spoil", [_broken, _no_description, _wrong_tag])
+async def test_a_bundle_that_cannot_be_served_changes_nothing(
+    served: ServedModel, second: Path, spoil: Callable[[Path], None]
+) -> None:
+    spoil(second)
+    old, pid = served.engine, served.engine.pid
+    await _propose(served, 0.0)
+
+    with pytest.raises(InferenceError, match=r"second|bundle"):
+        await served.take(second, _agreed)
+
+    assert (served.engine, served.engine.pid) == (old, pid)
+    assert await _propose(served, 1.0)
+    assert served.swap_statistics().swaps_failed == 1
+    assert old.statistics().histories_sent == 1
+
+
+async def test_a_bundle_too_slow_for_the_deadline_changes_nothing(second: Path) -> None:
+    slow = ServedModel(
+        "slow",
+        [BUFFER_TANK],
+        lambda folder, _lost: ModelEngine(
+            folder, demo_definitions(), "cpu", slowest_ms=0.001 if folder == second else None
+        ),
+    )
+    await slow.start()
+    try:
+        with pytest.raises(InferenceError, match="use a smaller model or a longer deadline"):
+            await slow.take(second, _agreed)
+        assert slow.bundle.directory == BUFFER_TANK
+        assert await _propose(slow, 0.0)
+    finally:
+        await slow.aclose()
+
+
+async def test_what_nobody_agrees_to_does_not_take_over(served: ServedModel, second: Path) -> None:
+    successors: list[ModelEngine] = []
+
+    async def refused(fresh: ModelEngine) -> None:
+        successors.append(fresh)
+        message = "not now"
+        raise InferenceError(message)
+
+    with pytest.raises(InferenceError, match="not now"):
+        await served.take(second, refused)
+
+    assert served.bundle.directory == BUFFER_TANK
+    assert successors[0].pid is None  # its worker is ended
+
+
+async def test_a_successor_killed_before_it_takes_over_never_does(served: ServedModel, second: Path) -> None:
+    async def killed(fresh: ModelEngine) -> None:
+        await _killed(fresh)
+
+    with pytest.raises(InferenceError, match="was lost before it took over"):
+        await served.take(second, killed)
+
+    assert served.bundle.directory == BUFFER_TANK
+    assert await _propose(served, 0.0)
+
+
+async def test_the_old_worker_may_be_killed_while_its_successor_gets_ready(
+    served: ServedModel, second: Path
+) -> None:
+    for at in range(10):
+        await _propose(served, float(at), 40.0 + at)
+
+    async def killed(_fresh: ModelEngine) -> None:
+        assert served.engine.pid is not None
+        os.kill(served.engine.pid, signal.SIGKILL)
+
+    await served.take(second, killed)
+
+    assert await _propose(served, 10.0)
+    assert served.engine.statistics().histories_sent == 0
+
+
+async def test_only_losses_of_the_engine_in_service_are_told(second: Path) -> None:
+    heard: list[str] = []
+    lost = asyncio.Event()
+
+    def on_lost() -> None:
+        heard.append("lost")
+        lost.set()
+
+    served = ServedModel("buffer-tank", [BUFFER_TANK], _make, on_lost)
+    await served.start()
+    try:
+
+        async def killed_before(fresh: ModelEngine) -> None:
+            await _killed(fresh)
+
+        with pytest.raises(InferenceError):
+            await served.take(second, killed_before)
+        await served.take(second, _agreed)
+        assert heard == []
+        assert served.engine.pid is not None
+        os.kill(served.engine.pid, signal.SIGKILL)
+        async with asyncio.timeout(10):
+            await lost.wait()
+    finally:
+        await served.aclose()
+
+
+async def test_histories_from_before_the_start_are_warm_when_it_is_ready(served: ServedModel) -> None:
+    for at in range(20):
+        await _propose(served, float(at), 40.0 + at / 2)
+    again = ServedModel("buffer-tank", [BUFFER_TANK], _make)
+    again.recall(served.engine.pasts())
+    await again.start()
+    try:
+        ours, theirs = await _propose(again, 20.0, 51.0), await _propose(served, 20.0, 51.0)
+        assert ours.values == theirs.values
+        assert ours.confidence == theirs.confidence
+        assert again.statistics().histories_sent == 0
+    finally:
+        await again.aclose()
+
+
+async def test_the_first_folder_that_can_be_served_is(second: Path) -> None:
+    _broken(second)
+    served = ServedModel("buffer-tank", [second, BUFFER_TANK], _make)
+    await served.start()
+    try:
+        assert served.bundle.directory == BUFFER_TANK
+        assert "second" in served.describe()["passed_over"]
+    finally:
+        await served.aclose()
