@@ -8,12 +8,16 @@ from gateway.config.model import DecisionPoint, GatewayConfig
 from gateway.core.clock import Clock
 from gateway.core.errors import ConfigError, InferenceError
 from gateway.core.tagstore import TagStore
+from gateway.inference.any_bundle import check_point
 from gateway.inference.client import ModelEngine
 from gateway.pipeline.decide import PROPOSE_SHARE
 
 
 def make_engines(config: GatewayConfig, store: TagStore, clock: Clock) -> dict[str, ModelEngine]:
-    """One engine a model that a decision point names; raises `ConfigError` naming the missing bundle."""
+    """One engine a model that a decision point names; raises `ConfigError` naming the missing bundle.
+
+    Raises `BundleError` for one that cannot be used, or not for these points.
+    """
     made: dict[str, ModelEngine] = {}
     for point in config.decision_point:
         folder: Path = config.gateway.bundles_dir / point.model
@@ -24,6 +28,7 @@ def make_engines(config: GatewayConfig, store: TagStore, clock: Clock) -> dict[s
         if point.model not in made:
             slowest = slowest_ms(tightest(config, point.model))
             made[point.model] = ModelEngine(folder, store.definitions, clock=clock, slowest_ms=slowest)
+        check_point(made[point.model].bundle, point.id, point.inputs, point.outputs)
     return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -41,3 +41,23 @@ def check_any_tags(bundle: AnyBundle, definitions: Mapping[TagId, TagDefinition]
         check_stateless_tags(bundle, definitions)
     else:
         check_tags(bundle, definitions)
+
+
+def check_point(bundle: AnyBundle, point: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Raise `BundleError` unless the model reads what a decision point is given, and sets what it writes.
+
+    What a model reads beyond the point's inputs would have no quality and no age in its check; an output that
+    it leaves out would be written by nobody.
+    """
+    manifest = bundle.manifest
+    for spec in manifest.inputs:
+        if spec.tag not in inputs:
+            problem = f"it reads `{spec.tag}`, which is no input of decision point `{point}`: add it there"
+            raise BundleError(bundle.directory, problem)
+    proposed = [spec.tag for spec in manifest.outputs]
+    if proposed != list(outputs):
+        problem = (
+            f"it proposes {', '.join(proposed)}, but decision point `{point}` writes {', '.join(outputs)}: "
+            "give both the same outputs in the same order"
+        )
+        raise BundleError(bundle.directory, problem)

@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 
 from gateway.core.errors import InferenceError
 from gateway.core.tag import TagId
-from gateway.inference.any_bundle import check_any_tags, load_any
+from gateway.inference.any_bundle import check_any_tags, check_point, load_any
 from gateway.inference.bundle_files import MOST_FILE_BYTES
 from gateway.inference.client import ModelEngine
 from gateway.inference.decision_model import DecisionModel, ranges_of
@@ -313,3 +313,16 @@ def test_sealing_says_what_it_found_or_what_is_wrong(
     (folder / "bundle.json").write_text("[]")
     assert main([str(folder)]) == 1
     assert "begin with one from the manual" in capsys.readouterr().err
+
+
+def test_a_decision_point_that_does_not_fit() -> None:
+    level, pump, heater = "TK1.LT101", "TK1.P101.SP", "TK1.H101.CMD"
+    bundle, inputs = load_any(REGRESSOR), (level, "TK1.FT101", "TK1.TT101")
+    check_point(bundle, "tank", inputs, (pump,))
+
+    with pytest.raises(
+        InferenceError, match=r"reads `TK1\.FT101`, which is no input of decision point `tank`"
+    ):
+        check_point(bundle, "tank", (level,), (pump,))
+    with pytest.raises(InferenceError, match=r"proposes TK1\.P101\.SP, but .* give both the same outputs"):
+        check_point(bundle, "tank", inputs, (pump, heater))
