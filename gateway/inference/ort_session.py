@@ -17,6 +17,7 @@ from gateway.core.errors import InferenceError
 from gateway.inference.block_pool import Appended, Sequence
 from gateway.inference.bundle import Architecture
 from gateway.inference.kv_backend import ProviderTruth
+from gateway.inference.prepared import Prepared
 from gateway.inference.tokenizer import Token
 
 Provider = Literal["auto", "cpu", "cuda"]
@@ -48,9 +49,12 @@ class PagedSession:
         self._binding = self._session.io_binding()
         self._slots = pages * block
         self._pools = self._bind_pools()
+        self._prepared: Prepared | None = None
         self.aliased = self._aliasing_holds()
         if not self.aliased:
             self._bind_separate_outputs()
+        elif self._device == "cpu":
+            self._prepared = Prepared(self._session, self._pools)
 
     def run(self, sequence: Sequence, tokens: Values[Token], appended: Appended) -> NDArray[np.float32]:
         """Logits `[T, vocabulary]` of `tokens`, for which the pool gave `appended` slots of `sequence`."""
@@ -62,12 +66,13 @@ class PagedSession:
 
         Tables are filled up with page 0 to the longest: its positions come after every query's own.
         """
-        self._copy_pages([copy for row in rows for copy in row.appended.copies])
+        if copies := [copy for row in rows for copy in row.appended.copies]:
+            self._copy_pages(copies)
         count = len(rows[0].tokens)
         ends = np.array([row.sequence.end for row in rows], dtype=np.int64)
         positions = ends[:, None] + np.arange(-count, 0, dtype=np.int64)
         # float64 until the cosine: exact enough for centuries of growing positions
-        angles = positions[:, :, None].astype(np.float64) * self._frequencies
+        angles = positions[:, :, None] * self._frequencies
         table = np.zeros((len(rows), max(len(row.sequence.pages) for row in rows)), dtype=np.int64)
         for line, row in zip(table, rows, strict=True):
             line[: len(row.sequence.pages)] = row.sequence.pages
@@ -77,13 +82,16 @@ class PagedSession:
             "fractions": np.array(
                 [[token.fraction for token in row.tokens] for row in rows], dtype=np.float32
             ),
-            "cos": np.cos(angles, dtype=np.float64).astype(np.float32),
-            "sin": np.sin(angles, dtype=np.float64).astype(np.float32),
+            "cos": np.cos(angles).astype(np.float32),
+            "sin": np.sin(angles).astype(np.float32),
             "query_positions": positions,
             "first_positions": np.array([row.sequence.first for row in rows], dtype=np.int64),
             "write_slots": np.array(slots, dtype=np.int64)[:, None],
             "block_table": table,
         }
+        if self._prepared is not None and self._prepared.fits(len(rows), count):
+            ready: NDArray[np.float32] = self._prepared.run(feeds)
+            return ready
         for name, value in feeds.items():
             self._binding.bind_cpu_input(name, value)
         self._binding.bind_output("logits", "cpu")
@@ -136,7 +144,8 @@ class PagedSession:
         for declared in self._session.get_inputs():
             name = declared.name
             if f"{name}_out" in given_back:
-                empty = np.zeros((self._slots, declared.shape[1]), dtype=_POOL_TYPES[declared.type])
+                # filled, not `zeros`: memory that is only promised may lack when a decision needs it
+                empty = np.full((self._slots, declared.shape[1]), 0, dtype=_POOL_TYPES[declared.type])
                 pools[name] = onnxruntime.OrtValue.ortvalue_from_numpy(empty, self._device, 0)
                 self._binding.bind_ortvalue_input(name, pools[name])
                 self._binding.bind_ortvalue_output(f"{name}_out", pools[name])
@@ -174,9 +183,8 @@ class PagedSession:
         return True
 
     def _copy_pages(self, copies: Values[tuple[int, int]]) -> None:
-        if copies:
-            sources, targets = zip(*copies, strict=True)
-            self.write_pages(targets, self.read_pages(sources))
+        sources, targets = zip(*copies, strict=True)
+        self.write_pages(targets, self.read_pages(sources))
 
 
 def open_session(model: Path, provider: Provider) -> tuple[onnxruntime.InferenceSession, ProviderTruth]:

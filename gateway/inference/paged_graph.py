@@ -152,7 +152,8 @@ class PagedGraph:
     def forward(self, rows: Values[tuple[CacheId, Values[Token]]]) -> NDArray[np.float32]:
         """See `KvBackend`."""
         caches = [self._caches[cache] for cache, _ in rows]
-        self._pool.require((held.sequence, len(row[1])) for held, row in zip(caches, rows, strict=True))
+        if len(rows) > 1:  # one append changes nothing where it fails
+            self._pool.require((held.sequence, len(row[1])) for held, row in zip(caches, rows, strict=True))
         placed = []
         for held, (_, tokens) in zip(caches, rows, strict=True):
             placed.append(Row(held.sequence, tokens, self._pool.append(held.sequence, len(tokens))))
