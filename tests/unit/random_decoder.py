@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +24,7 @@ from gateway.inference.bundle import (
     load_bundle,
 )
 from gateway.inference.bundle_files import BUNDLE_FILE, MODEL_FILE, FileSpec
+from gateway.inference.tokenizer import Token
 from gateway.inference.training.graph import Shape, write_graph
 
 BLOCK = 16
@@ -153,3 +154,45 @@ def definitions(bundle: Bundle) -> Mapping[TagId, TagDefinition]:
         )
         for spec in (*bundle.manifest.inputs, *bundle.manifest.outputs)
     }
+
+
+def recomputed(
+    size: Size, weights: Mapping[str, NDArray[np.float32]], tokens: Sequence[Token], window: int
+) -> NDArray[np.float64]:
+    """Logits `[T, vocabulary]` of one banded pass in float64, without pages, chunks or any runtime."""
+    table = weights["embedding"].astype(np.float64)
+    ids = np.array([token.id for token in tokens])
+    parts = np.array([token.fraction for token in tokens], dtype=np.float32).astype(np.float64)
+    x = table[ids] + (table[ids + 1] - table[ids]) * parts[:, None]
+    positions = np.arange(len(ids))
+    half = size.head_dim // 2
+    angles = positions[:, None, None] * _BASE ** (-np.arange(half) / half)
+    distance = positions[:, None] - positions
+    hidden = np.where((distance >= 0) & (distance < window), 0.0, -np.inf)
+    for layer in range(size.layers):
+        normed = _normed(x)
+        query, key, value = (
+            (normed @ weights[f"{kind}_{layer}"]).reshape(len(ids), size.heads, size.head_dim)
+            for kind in ("wq", "wk", "wv")
+        )
+        scores = np.einsum("qhd,khd->hqk", _turned(query, angles), _turned(key, angles))
+        scores = scores / np.sqrt(size.head_dim) + hidden
+        shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        shares /= shares.sum(axis=-1, keepdims=True)
+        mixed = np.einsum("hqk,khd->qhd", shares, value).reshape(len(ids), -1)
+        x = x + mixed @ weights[f"wo_{layer}"]
+        up = _normed(x) @ weights[f"up_{layer}"]
+        x = x + (up / (1.0 + np.exp(-up))) @ weights[f"down_{layer}"]
+    logits: NDArray[np.float64] = _normed(x) @ weights["head"]
+    return logits
+
+
+def _normed(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    normed: NDArray[np.float64] = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-6)
+    return normed
+
+
+def _turned(x: NDArray[np.float64], angles: NDArray[np.float64]) -> NDArray[np.float64]:
+    first, second = np.split(x, 2, axis=-1)
+    cos, sin = np.cos(angles), np.sin(angles)
+    return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
