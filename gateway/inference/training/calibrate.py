@@ -20,7 +20,7 @@ from gateway.inference.training.clone import Clone
 from gateway.inference.training.dataset import Runs, record
 from gateway.inference.training.plant import PlantKind
 
-FITTED, HELD_OUT = range(920, 928), range(930, 938)
+FITTED, HELD_OUT = range(3000, 3024), range(3100, 3124)
 CYCLES = 200
 _GROUPS = 10
 _NEWTON_STEPS = 50

@@ -17,11 +17,12 @@ import msgspec
 import numpy as np
 
 from gateway.inference.accuracy_gate import measure
-from gateway.inference.bundle import GOLDEN_FILE, Confidence, Manifest, load_bundle
+from gateway.inference.bundle import GOLDEN_FILE, Bundle, Confidence, Manifest, load_bundle
 from gateway.inference.engine import Engine
 from gateway.inference.golden import written
 from gateway.inference.training.calibrate import CYCLES, FITTED, alarms, answers, calibration, familiarity
 from gateway.inference.training.calibrate import HELD_OUT as CHECKED
+from gateway.inference.training.cards import write_card
 from gateway.inference.training.clone import Clone, engine_of
 from gateway.inference.training.dataset import Runs, record
 from gateway.inference.training.export import GATES, RELIABILITY_FILE, write_manifest
@@ -106,7 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     bundle = load_bundle(options.directory)
     manifest = evaluated(bundle.manifest, options.directory)
-    write_manifest(options.directory, manifest)
+    write_card(options.directory, write_manifest(options.directory, manifest))
     figures = manifest.accuracy | manifest.closed_loop
     failures = [
         f"{name} is {figures[name]:.4g}, over {limit:g}"
@@ -130,7 +131,7 @@ def evaluated(manifest: Manifest, directory: Path) -> Manifest:
     trust = confidence(recipe.plant, engine, recipe.expert)
     assert trust.calibration is not None, "fitted a moment ago"  # noqa: S101 - an invariant
     (directory / RELIABILITY_FILE).write_text(picture(manifest.id, trust.calibration))
-    write_golden(directory, recipe.plant, recipe.expert)
+    write_golden(bundle, recipe.plant, recipe.expert)
     gates = {name: limit for name, limit in GATES.items() if name in accuracy | loop}
     return msgspec.structs.replace(
         manifest,
@@ -156,9 +157,8 @@ def confidence(kind: PlantKind, engine: Engine, expert: str) -> Confidence:
     return msgspec.structs.replace(table, calibration=calibration(fitted, held_out))
 
 
-def write_golden(directory: Path, kind: PlantKind, expert: str) -> None:
+def write_golden(bundle: Bundle, kind: PlantKind, expert: str) -> None:
     """Golden answers over held-out runs: one long enough for any window, and two that are disturbed."""
-    bundle = load_bundle(directory)
     cycles = min(bundle.history_cycles + 30, 200)
     runs = record(kind, expert, range(940, 941), cycles, noise=False)
     disturbed = record(kind, expert, range(941, 943), 60, noise=True)
@@ -171,7 +171,7 @@ def write_golden(directory: Path, kind: PlantKind, expert: str) -> None:
         for measured_run, acting in zip(found.measured, found.in_force, strict=True)
     ]
     golden = written(bundle, kind.ranges, asked)
-    (directory / GOLDEN_FILE).write_bytes(msgspec.json.encode(golden) + b"\n")
+    (bundle.directory / GOLDEN_FILE).write_bytes(msgspec.json.encode(golden) + b"\n")
 
 
 def _texts(rows: tuple[Row, ...], values: Iterable[float]) -> tuple[str, ...]:
