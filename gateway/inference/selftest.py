@@ -18,6 +18,9 @@ from gateway.inference.messages import Answer, Cycle, Propose
 _ROUNDS = 24
 _PAUSES = 2  # rounds that may be slow because the machine paused, and not the model
 _TOLERANCE = 1e-4  # relative; float32 rounding through a few layers stays near 1e-6
+# In fewer bits a history that begins elsewhere, and is rotated otherwise, is rounded otherwise: then the two
+# differ by as much as each does from float32.
+_ROUNDED_TOLERANCE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,12 @@ def self_test(engine: Engine, bundle: Bundle) -> SelfTest:
     error = float(np.linalg.norm(exact - ours) / np.linalg.norm(exact))
     engine.release(reused)
     engine.release(whole)
-    if not error <= _TOLERANCE:
+    kept = bundle.manifest.quantization
+    in_float32 = kept.kv == "float32" and kept.kind in {"none", "matmul_nbits"}
+    tolerance = _TOLERANCE if in_float32 else _ROUNDED_TOLERANCE
+    if not error <= tolerance:
         message = (
-            f"reused KV differs from recomputed by {error:.2g} (at most {_TOLERANCE:g}): change the runtime"
+            f"reused KV differs from recomputed by {error:.2g} (at most {tolerance:g}): change the runtime"
         )
         raise InferenceError(message)
     decision_ms = statistics.median(took)

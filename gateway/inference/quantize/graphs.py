@@ -66,7 +66,7 @@ class Graph:
 
     def add(self, name: str, value: NDArray[np.generic]) -> str:
         """Add a weight; its name."""
-        return self.add_tensor(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return self.add_tensor(numpy_helper.from_array(np.asarray(value, order="C"), name))
 
     def add_tensor(self, tensor: onnx.TensorProto) -> str:
         """Add a weight as it is; its name."""

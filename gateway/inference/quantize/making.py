@@ -18,8 +18,11 @@ from gateway.core.durable import sync_folder
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle import GATE_FILE, REFERENCE_FILE, Bundle, Manifest
 from gateway.inference.bundle_files import BUNDLE_FILE, MODEL_FILE, BundleError
+from gateway.inference.decision_model import ranges_of
+from gateway.inference.ort_session import Provider
 from gateway.inference.quantize.figures import Figures, Progress, bars, measure
 from gateway.inference.quantize.twin import files_of, load_decoder
+from gateway.inference.serving import Size, start_engine
 from gateway.inference.training.paired import Length
 
 
@@ -59,19 +62,25 @@ def beside(output: Path) -> Iterator[Path]:
 
 
 def finish(
-    staging: Path, output: Path, manifest: Manifest, length: Length, progress: Progress, *, measured: bool
+    staging: Path,
+    output: Path,
+    manifest: Manifest,
+    length: Length,
+    progress: Progress,
+    provider: Provider | None,
 ) -> Result:
     """Describe, measure and gate what stands in `staging`, then move it to `output`.
 
-    Raises `GateRefusedError`, and `output` does not exist then. Without `measured` nothing is gated, and the
-    description says so.
+    Raises `GateRefusedError`, or what an engine says that does not start with it, and `output` does not exist
+    then. Without a `provider` that it can run on nothing is gated, and the description says so.
     """
     manifest = _described(staging, manifest)
     bundle = load_decoder(staging)
     gates, needs_loop = bars(bundle)
     figures = None
-    if measured:
-        figures = measure(bundle, length, progress=progress)
+    if provider is not None:
+        start_engine(bundle, tuple(ranges_of(bundle).values()), Size(provider))
+        figures = measure(bundle, length, provider, progress)
         if failures := figures.failures(gates, needs_loop=needs_loop):
             assert manifest.made is not None, "it is being made"  # noqa: S101 - an invariant
             raise GateRefusedError(manifest.made.recipe, figures, gates, failures)

@@ -57,7 +57,7 @@ def optimize(
         progress("fusing", 1.0)
         fused = _told(source, staging / MODEL_FILE, level, providers[0])
         manifest = msgspec.structs.replace(source.manifest, made=_made(source, fused, providers[0]))
-        return finish(staging, output, manifest, length, progress, measured=True)
+        return finish(staging, output, manifest, length, progress, wanted[device])
 
 
 def _fuse(model: Path, fused: Path, level: str, providers: list[str]) -> None:

@@ -11,7 +11,7 @@ from gateway.core.errors import InferenceError
 from gateway.inference.bundle import Quantization
 from gateway.inference.bundle_files import MODEL_FILE
 from gateway.inference.made import KV_TYPES, KvType, Made
-from gateway.inference.ort_session import providers_for
+from gateway.inference.ort_session import Provider, providers_for
 from gateway.inference.quantize.figures import Progress
 from gateway.inference.quantize.graphs import Graph
 from gateway.inference.quantize.making import Result, beside, finish, take_along, tools
@@ -70,7 +70,7 @@ def quantize(wish: Wish, progress: Progress = lambda _, __: None) -> Result:
         progress("matrices", 1.0)
         graph.write(staging / MODEL_FILE)
         only = wish.device if recipe.half and wish.device == "cuda" else ""
-        measured = not only or _present(only)
+        provider = _provider(only)
         manifest = msgspec.structs.replace(
             source.manifest,
             quantization=Quantization(kind=recipe.kind, bits=recipe.bits, block=wish.block, kv=kv),
@@ -80,13 +80,13 @@ def quantize(wish: Wish, progress: Progress = lambda _, __: None) -> Result:
                 recipe=recipe.name,
                 source=source.digest,
                 tools=tools(),
-                gated=(providers_for("cuda" if only else "cpu")[0] if measured else ""),
+                gated="" if provider is None else providers_for(provider)[0],
                 device=only,
                 in_float32=made_of.in_float32,
                 steps=made_of.steps,
             ),
         )
-        return finish(staging, wish.output, manifest, wish.length, progress, measured=measured)
+        return finish(staging, wish.output, manifest, wish.length, progress, provider)
 
 
 def _kv(name: str) -> KvType:
@@ -96,8 +96,12 @@ def _kv(name: str) -> KvType:
     raise InferenceError(f"keys and values cannot be kept in `{name}`: use one of {', '.join(KV_TYPES)}")
 
 
-def _present(device: str) -> bool:
+def _provider(only: str) -> Provider | None:
+    """Where a bundle for one device, or for any, is measured; None where that device is absent."""
+    if only != "cuda":
+        return "cpu"
     try:
-        return device == "cuda" and bool(providers_for("cuda"))
+        providers_for("cuda")
     except InferenceError:
-        return False
+        return None
+    return "cuda"

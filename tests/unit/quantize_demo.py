@@ -1,0 +1,56 @@
+"""Bundles made of the demo's, each once for all tests of a process, with a short closed loop."""
+
+from __future__ import annotations
+
+import functools
+import random
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.inference.block_pool import BlockPool, Sequence
+from gateway.inference.bundle import Bundle
+from gateway.inference.ort_session import PagedSession
+from gateway.inference.quantize.making import Result
+from gateway.inference.quantize.quantizing import Wish, quantize
+from gateway.inference.tokenizer import Token
+from gateway.inference.training.paired import Length
+from tests.unit.inference_demo import BUFFER_TANK
+
+SHORT = Length(seeds=1, cycles=40)
+_KEPT = tempfile.TemporaryDirectory(prefix="o3-made-")
+PAGES = 40
+
+
+def made(recipe: str, kv: str = "", block: int = 32) -> Result:
+    """The demo bundle after a recipe."""
+    return _made(recipe, kv, block)
+
+
+@functools.cache
+def _made(recipe: str, kv: str, block: int) -> Result:
+    output = Path(_KEPT.name) / f"{recipe}-{kv}-{block}"
+    return quantize(Wish(source=BUFFER_TANK, output=output, recipe=recipe, kv=kv, block=block, length=SHORT))
+
+
+def tokens(count: int, seed: int = 0) -> list[Token]:
+    dice = random.Random(seed)  # noqa: S311 - the same tokens at each run
+    return [Token(1 + dice.randrange(140), 0.25) for _ in range(count)]
+
+
+def session(bundle: Bundle, graph: Path | None = None) -> PagedSession:
+    manifest = bundle.manifest
+    path = graph or bundle.model_path
+    return PagedSession(path, manifest.architecture, pages=PAGES, block=manifest.block, provider="cpu")
+
+
+def logits(bundle: Bundle, parts: list[list[Token]], graph: Path | None = None) -> NDArray[np.float32]:
+    """Logits of tokens read part by part."""
+    pool, sequence, there = BlockPool(PAGES - 1, bundle.manifest.block), Sequence(), session(bundle, graph)
+    return np.concatenate([there.run(sequence, part, pool.append(sequence, len(part))) for part in parts])
+
+
+def off(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> float:
+    return float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))
