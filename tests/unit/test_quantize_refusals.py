@@ -1,4 +1,4 @@
-"""What cannot be made, measured or run: each with a sentence that says what to do, and nothing left behind."""
+"""What cannot be made, measured or run: each with a sentence that says what to do, and nothing is left."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_an_output_that_exists_is_never_written_over(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InferenceError, match="cannot be made .*: name another folder"):
+    with pytest.raises(InferenceError, match=r"cannot be made .*: name another folder"):
         quantize(wish(BUFFER_TANK, tmp_path, output=tmp_path / "nowhere" / "made"))
 
 

@@ -121,7 +121,7 @@ class Graph:
         """Bytes of weights by type, the largest first."""
         sizes: dict[str, int] = {}
         for tensor in self.model.graph.initializer:
-            name = TensorProto.DataType.Name(tensor.data_type).lower()
+            name = type_name(tensor.data_type)
             each = 2 if tensor.data_type == TensorProto.BFLOAT16 else self.value(tensor.name).itemsize
             sizes[name] = sizes.get(name, 0) + int(np.prod(tensor.dims, dtype=np.int64)) * each
         return dict(sorted(sizes.items(), key=lambda item: -item[1]))
