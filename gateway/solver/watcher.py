@@ -113,6 +113,7 @@ class FolderReader:
         self._folder = folder
         self._known: dict[str, tuple[tuple[int, ...], Content]] = {}
         self._identity: tuple[int, int] | None = None  # of the folder when it last was what we watch
+        self._empty = True  # it was then
 
     def read(self, *, again: bool) -> dict[str, Content] | None:
         """Every module file by name; None when the folder itself is away. `again` trusts no stamp.
@@ -125,7 +126,7 @@ class FolderReader:
             names = [p.name for p in self._folder.iterdir() if _may_hold_a_module(p.name)]
         except OSError:
             return None
-        if not names and self._known and identity != self._identity:
+        if not names and not self._empty and identity != self._identity:
             return None
         found: dict[str, Content] = {}
         for name in names:
@@ -141,7 +142,7 @@ class FolderReader:
                 return None
         except OSError:
             return None
-        self._identity = identity
+        self._identity, self._empty = identity, not found
         self._known = {name: known for name, known in self._known.items() if name in found}
         return found
 

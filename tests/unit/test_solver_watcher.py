@@ -163,3 +163,17 @@ def test_s24_a_folder_exchanged_while_it_is_read_is_away_and_so_is_the_empty_one
     monkeypatch.setattr(Path, "iterdir", exchanged)
     assert reader.read(again=False) is None
     assert reader.read(again=False) is None
+
+
+# S24: a folder with nothing but a file that cannot be read is not an empty folder either.
+def test_s24_an_empty_folder_in_the_place_of_one_that_held_no_readable_file_is_away(tmp_path: Path) -> None:
+    folder = tmp_path / "constraints.d"
+    folder.mkdir()
+    (folder / "a.json").symlink_to("a.json")
+    reader = FolderReader(folder)
+    assert (reader.read(again=False) or {}).keys() == {"a.json"}
+
+    folder.rename(tmp_path / "away")
+    folder.mkdir()
+
+    assert reader.read(again=False) is None
