@@ -23,6 +23,7 @@ from gateway.cli import (
     compiling,
     identifying,
     model_files,
+    model_serving,
     overriding,
     runtime,
     schema,
@@ -44,6 +45,7 @@ app.add_typer(overriding.app)
 app.add_typer(auditing.app)
 app.add_typer(certificate.app)
 app.add_typer(schema.app)
+model_serving.register(model_files.app)
 app.add_typer(model_files.app)
 app.add_typer(compiling.key_app)
 app.command("analyze")(analyzing.analyze_file)

@@ -18,6 +18,7 @@ from gateway.link.messages import (
     Alarm,
     DecisionView,
     GatewayState,
+    ModelState,
     ModuleState,
     OverrideState,
     PointState,
@@ -128,6 +129,14 @@ class Operator:
             show.console().print(show.module_table(modules, time.time_ns()))
 
         return self.answer(verb, args, list[ModuleState], shown, deadline_ms=deadline_ms)
+
+    def models(self, verb: str, args: dict[str, Any], *, deadline_ms: float = 5000.0) -> int:
+        """`model.list`, and the `model` verbs that answer with the new list."""
+
+        def shown(models: list[ModelState]) -> None:
+            show.console().print(show.model_table(models, time.time_ns()))
+
+        return self.answer(verb, args, list[ModelState], shown, deadline_ms=deadline_ms)
 
     def act(self, verb: str, args: dict[str, Any], sentence: str) -> int:
         """A verb whose answer people need not see; `sentence` says that it was done."""

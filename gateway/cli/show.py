@@ -15,6 +15,7 @@ from gateway.link.messages import (
     Alarm,
     DecisionView,
     GatewayState,
+    ModelState,
     ModuleState,
     OverrideState,
     PointState,
@@ -26,6 +27,7 @@ _PIPED_WIDTH = 200
 _REASONS = 4  # a table is no place for a thousand of them
 _REASON_CHARACTERS = 200
 _IN_FORCE = {"active", "shadow", "pending"}  # a pending change leaves the module as it was
+_MODEL = {"ready": "green", "swapping": "yellow", "replaced": "red"}
 
 
 def console() -> Console:
@@ -120,6 +122,24 @@ def module_table(modules: list[ModuleState], now_ns: int) -> Table:
             else "-",
             words.ago(module.last_attempt_ns, now_ns),
             _reasons(module),
+        )
+    return table
+
+
+def model_table(models: list[ModelState], now_ns: int) -> Table:
+    """Models: which bundle serves, since when and by whom, and what a rollback goes back to."""
+    table = _table("model", "served by", "revision", "digest", "state", "since", "by", "before", "points")
+    for model in models:
+        table.add_row(
+            model.id,
+            model.bundle,
+            model.revision,
+            model.digest[:12],
+            Text(f"{model.state}: {model.problem}" if model.problem else model.state, _MODEL[model.state]),
+            words.ago(model.at_ns, now_ns) if model.at_ns else "-",
+            model.by or "the configuration",
+            model.previous or "-",
+            ", ".join(model.points),
         )
     return table
 

@@ -91,7 +91,8 @@ class GatewaySection(Section):
     """The gateway itself. `starts_per_hour` is the limit of S23 for arming by itself after a start.
 
     A weakening of the rules waits for an engineer's approval; with `weakening = "confirm"` and a point armed,
-    for that of another account than the one that made it.
+    for that of another account than the one that made it. With `model_change = "keep"` an engineer may let a
+    point stay armed when another model takes over; else it leaves armed.
     """
 
     id: Name
@@ -99,6 +100,7 @@ class GatewaySection(Section):
     constraints_dir: FileBeside
     bundles_dir: FileBeside
     weakening: Literal["confirm", "allow"] = "confirm"
+    model_change: Literal["shadow", "keep"] = "shadow"
     starts_per_hour: Annotated[StrictInt, Field(ge=1)] | Literal["unlimited"] = 3
 
 

@@ -29,6 +29,7 @@ _NEEDS = {
     "binding.print": Role.VIEWER,
     "binding.show": Role.VIEWER,
     "override.list": Role.VIEWER,
+    "model.list": Role.VIEWER,
     "decide": Role.OPERATOR,
     "ack": Role.OPERATOR,
     "stop-writes": Role.OPERATOR,
@@ -42,6 +43,9 @@ _NEEDS = {
     "runtime.approve": Role.ENGINEER,
     "runtime.rollback": Role.ENGINEER,
     "runtime.promote": Role.ENGINEER,
+    "model.load": Role.ENGINEER,
+    "model.unload": Role.ENGINEER,
+    "model.rollback": Role.ENGINEER,
 }
 _BY_NAME = {"operator": Role.OPERATOR, "engineer": Role.ENGINEER, "admin": Role.ENGINEER}
 

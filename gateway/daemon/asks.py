@@ -38,6 +38,8 @@ from gateway.storage.audit import AuditLog
 
 log = structlog.get_logger().bind(component="asks")
 
+Verb = Callable[[dict[str, Any], str, Role], Awaitable[Any]]  # what was given, who asks, in which role
+
 _LIMIT = 10_000
 _HIGHEST_PRIORITY = 15
 
@@ -134,12 +136,15 @@ class Asks:
         reporter: Reporter,
         coverage: Coverages,
         audit: AuditLog,
+        models: Mapping[str, Verb],
     ) -> None:
+        """`models` are the verbs over models, by name."""
         self._clock, self._access, self._lanes, self._store = clock, access, lanes, store
         self._modes, self._runtime, self._overview = modes, runtime, overview
         self._reporter, self._audit, self._bindings = reporter, audit, bindings
         self._overrides, self._coverage = overrides, coverage
-        self._verbs: dict[str, Callable[[dict[str, Any], str, Role], Awaitable[Any]]] = {
+        self._verbs: dict[str, Verb] = {
+            **models,
             "status": self._status,
             "tags": self._tags,
             "decisions": self._decisions,

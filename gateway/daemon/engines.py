@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from gateway.config.model import DecisionPoint, GatewayConfig
 from gateway.core.clock import Clock
 from gateway.core.errors import ConfigError, InferenceError
 from gateway.core.tagstore import TagStore
+from gateway.daemon.model_book import ModelBook
 from gateway.inference.any_bundle import check_point
 from gateway.inference.client import ModelEngine
+from gateway.inference.served import ServedModel
 from gateway.pipeline.decide import PROPOSE_SHARE
 
 
-def make_engines(config: GatewayConfig, store: TagStore, clock: Clock) -> dict[str, ModelEngine]:
-    """One engine a model that a decision point names; raises `ConfigError` naming the missing bundle.
+def make_engines(
+    config: GatewayConfig, store: TagStore, clock: Clock, book: ModelBook
+) -> dict[str, ServedModel]:
+    """Every model that a decision point names, served by the bundle that the book says, else by its own.
 
-    Raises `BundleError` for one that cannot be used, or not for these points.
+    Raises `ConfigError` naming the missing bundle, `BundleError` where none of them can be used.
     """
-    made: dict[str, ModelEngine] = {}
+    made: dict[str, ServedModel] = {}
     for point in config.decision_point:
         folder: Path = config.gateway.bundles_dir / point.model
         if not (folder / "bundle.json").is_file():
@@ -26,10 +31,25 @@ def make_engines(config: GatewayConfig, store: TagStore, clock: Clock) -> dict[s
             why = f"{config.path}: decision point `{point.id}`: no bundle `{point.model}`"
             raise ConfigError((f"{why} in {folder.parent}; found: {known}",))
         if point.model not in made:
-            slowest = slowest_ms(tightest(config, point.model))
-            made[point.model] = ModelEngine(folder, store.definitions, clock=clock, slowest_ms=slowest)
-        check_point(made[point.model].bundle, point.id, point.inputs, point.outputs)
+            folders = [config.gateway.bundles_dir / name for name in book.names(point.model)]
+            made[point.model] = ServedModel(point.model, folders, _maker(config, point.model, store, clock))
     return made
+
+
+def _maker(
+    config: GatewayConfig, model: str, store: TagStore, clock: Clock
+) -> Callable[[Path, Callable[[], None]], ModelEngine]:
+    """Makes engines that can serve every point of a model, or raises `BundleError`."""
+    slowest = slowest_ms(tightest(config, model))
+
+    def make(folder: Path, on_lost: Callable[[], None]) -> ModelEngine:
+        made = ModelEngine(folder, store.definitions, clock=clock, slowest_ms=slowest, on_lost=on_lost)
+        for point in config.decision_point:
+            if point.model == model:
+                check_point(made.bundle, point.id, point.inputs, point.outputs)
+        return made
+
+    return make
 
 
 def tightest(config: GatewayConfig, model: str) -> DecisionPoint:
@@ -42,7 +62,7 @@ def slowest_ms(point: DecisionPoint) -> float:
     return 1000 * point.deadline * PROPOSE_SHARE
 
 
-async def start_engine(config: GatewayConfig, model: str, engine: ModelEngine) -> None:
+async def start_engine(config: GatewayConfig, model: str, engine: ServedModel) -> None:
     """Return when the model is ready; raises `ConfigError` naming the point it cannot serve, and why."""
     try:
         await engine.start()

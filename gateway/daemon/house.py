@@ -24,6 +24,8 @@ from gateway.daemon.certifying import Certifier
 from gateway.daemon.coverage import Coverage
 from gateway.daemon.engines import make_engines
 from gateway.daemon.fieldside import field_side
+from gateway.daemon.model_book import ModelBook
+from gateway.daemon.models import Models
 from gateway.daemon.modes import Modes
 from gateway.daemon.northbound import northbound_services
 from gateway.daemon.overrides import OverrideNews, OverrideVerbs
@@ -68,7 +70,8 @@ class House:
         self.rules = RulesHolder()
         self.certifier = Certifier(state_dir / "evidence")
         self.pool = CheckerPool(config.solver.workers, clock, _holds(config))
-        self.engines = make_engines(config, self.store, clock)
+        self.book = ModelBook(state_dir / "models.json")
+        self.engines = make_engines(config, self.store, clock, self.book)
         self.field = field_side(config, self.store, clock)
         self.writer = SetpointWriter(
             clock=clock,
@@ -108,6 +111,17 @@ class House:
             model_digest=self.model_digest,
             bindings=self.bindings,
             taken_over=self.take_over.why_not,
+        )
+        self.models = Models(
+            served=self.engines,
+            bundles_dir=config.gateway.bundles_dir,
+            points=self.points,
+            modes=self.modes,
+            record=self.audit.append_event,
+            raise_alarm=self.reporter.raise_alarm,
+            book=self.book,
+            clock=clock,
+            may_keep_armed=config.gateway.model_change == "keep",
         )
         self.recheck = Rechecking(config.solver.recheck_share, self._sources, self.modes)
         self.assumptions = Assumptions(self.pool.rules, self.store.definitions, self.modes, self.audit)
@@ -178,6 +192,7 @@ class House:
             reporter=self.reporter,
             coverage=self.coverage,
             audit=self.audit,
+            models=self.models.verbs(),
         )
         socket_path = run_dir(config) / "o3.sock"
         self.link = LinkServer(socket_path, asks.answer, self._snapshot, self.access.allowed_uids)
@@ -257,7 +272,7 @@ class House:
             "coverage": self.coverage.statistics,
             "mqtt": lambda: self.mqtt.statistics() if self.mqtt is not None else {},
             **{f"channel_{name}": link.statistics for name, link in self.field.channels.items()},
-            **{f"engine_{name}": engine.statistics for name, engine in self.engines.items()},
+            **self.models.counters(),
             **{f"point_{name}": lane.statistics for name, lane in self.lanes.items()},
         }
         return DaemonOverview(
@@ -270,7 +285,7 @@ class House:
             writes_stopped=lambda: self.state.writes_stopped,
             parts=self._parts,
             counters=counters,
-            inference=self._inference,
+            inference=self.models.describe,
             unarmable=self.modes.unarmable,
         )
 
@@ -279,9 +294,7 @@ class House:
         for name, channel in self.field.channels.items():
             connected = channel.statistics().connected
             parts.append(PartHealth(f"channel {name}", connected, "ok" if connected else "not connected"))
-        for name, engine in self.engines.items():
-            text = "ok" if engine.ready else "its worker is being replaced"
-            parts.append(PartHealth(f"model {name}", engine.ready, text))
+        parts += self.models.health()
         missing = self.rules.current.unusable_for(())
         parts.append(PartHealth("rules", not missing, missing or "ok"))
         if self.mqtt is not None:
@@ -295,14 +308,6 @@ class House:
 
     def _link_statistics(self) -> LinkStatistics:
         return self.link.statistics()
-
-    def _inference(self) -> dict[str, str]:
-        single = len(self.engines) == 1
-        return {
-            (key if single else f"{name}.{key}"): value
-            for name, engine in self.engines.items()
-            for key, value in engine.describe().items()
-        }
 
     def _snapshot(self) -> list[FeedItem]:
         items: list[FeedItem] = [self.overview.gateway()]

@@ -77,15 +77,7 @@ class Modes:
         await self._audit.append_event(
             "mode", who, {"point": point.settings.id, "from": before.value, "to": mode.value}
         )
-        self._state.set_mode(
-            point.settings.id,
-            mode,
-            {
-                "rule_set": self._rules.current.digest,
-                "model": self._model_digest(point),
-                "binding": self._bindings.digest(point.settings.id),
-            },
-        )
+        self._state.set_mode(point.settings.id, mode, self._digests(point))
         await self._state.flush()
         if mode is Mode.ARMED:
             point.first_write_due = True
@@ -95,6 +87,12 @@ class Modes:
         log.info("mode_changed", point=point.settings.id, mode=mode.value, was=before.value, by=who)
         self._changed(point)
         return ""
+
+    async def armed_under(self, point: Point) -> None:
+        """An engineer agreed that the point stays armed with another model: that one counts now (S23)."""
+        if point.mode is Mode.ARMED:
+            self._state.set_mode(point.settings.id, Mode.ARMED, self._digests(point))
+            await self._state.flush()
 
     async def rearm(self, point: Point) -> None:
         """Back to armed by itself after a start, where the start rules allow it (S23)."""
@@ -192,6 +190,13 @@ class Modes:
         for point in self._points.values():
             mode, point.mode = point.mode, Mode.SHADOW
             await self._release(point, mode)
+
+    def _digests(self, point: Point) -> dict[str, str]:
+        return {
+            "rule_set": self._rules.current.digest,
+            "model": self._model_digest(point),
+            "binding": self._bindings.digest(point.settings.id),
+        }
 
     def _not_armable(self, point: Point) -> str:
         stopped = self._state.writes_stopped

@@ -16,6 +16,7 @@ from gateway.core.clock import SystemClock
 from gateway.core.errors import ConfigError
 from gateway.daemon.engines import start_engine
 from gateway.daemon.house import House
+from gateway.daemon.recall import of_model, recalled
 from gateway.observability.systemd import sd_notify
 
 log = structlog.get_logger().bind(component="daemon")
@@ -64,6 +65,7 @@ async def _start(house: House, stack: contextlib.AsyncExitStack) -> None:
             starting.create_task(house.pool.start(), name="start-solver")
             for name, engine in house.engines.items():
                 starting.create_task(start_engine(config, name, engine), name=f"start-{name}")
+                starting.create_task(_recall(house, name), name=f"recall-{name}")
     except BaseExceptionGroup as group:
         told, others = group.split(ConfigError)
         if told is None or others is not None:
@@ -79,6 +81,12 @@ async def _start(house: House, stack: contextlib.AsyncExitStack) -> None:
     await stack.enter_async_context(house.link.listening())
 
 
+async def _recall(house: House, model: str) -> None:
+    """Histories from the recorded decisions, while the model's worker starts; it is warmed with them."""
+    points = of_model(house.points, model)
+    house.engines[model].recall(await recalled(house.audit, points, house.clock))
+
+
 def _long_lived(house: House) -> dict[str, Coroutine[Any, Any, Any]]:
     """Every task that lives as long as the daemon, by name."""
     tasks: dict[str, Coroutine[Any, Any, Any]] = {
@@ -88,6 +96,7 @@ def _long_lived(house: House) -> dict[str, Coroutine[Any, Any, Any]]:
         "approved": house.registry.run(),
         "overrides": house.overriding.run(),
         "compared": house.comparing.run(),
+        "models": house.models.run(),
         "state": _publish_state(house),
         "settle": _settle(house),
         "beat": _beat(house),

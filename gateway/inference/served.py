@@ -61,14 +61,13 @@ class ServedPoint:
 class ServedModel:
     """The engine in service, its successor while that gets ready, and those that drain."""
 
-    def __init__(
-        self, name: str, folders: Sequence[Path], make: MakeEngine, on_lost: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, name: str, folders: Sequence[Path], make: MakeEngine) -> None:
         """Serves the first of `folders` that can be; raises the last one's `InferenceError` where none can.
 
         `on_lost` hears of each worker of the engine in service that was lost.
         """
-        self.name, self._make, self._on_lost = name, make, on_lost
+        self.name, self._make = name, make
+        self.on_lost: Callable[[], None] | None = None
         self.passed_over: list[str] = []  # why a folder before the one that serves does not
         self._left = list(folders)
         self._serving: object = None  # whose losses count
@@ -108,7 +107,8 @@ class ServedModel:
                 if not self._left:
                     raise
                 self._pass_over(self.engine.bundle.directory, exc)
-                self.engine = self._next_that_loads()
+                pasts, self.engine = self.engine.pasts(), self._next_that_loads()
+                self.recall(pasts)
             else:
                 return
 
@@ -192,8 +192,8 @@ class ServedModel:
             raise InferenceError(message)
 
     def _lost(self, whose: object) -> None:
-        if self._on_lost is not None and whose is self._serving:
-            self._on_lost()
+        if self.on_lost is not None and whose is self._serving:
+            self.on_lost()
 
     def _next_that_loads(self) -> ModelEngine:
         while True:

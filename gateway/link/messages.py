@@ -84,6 +84,21 @@ class ModuleState(msgspec.Struct, frozen=True, tag="module"):
     changed_by: list[str] = []  # whose change waits
 
 
+class ModelState(msgspec.Struct, frozen=True, tag="model"):
+    """One model of the configuration and the bundle that serves it."""
+
+    id: str
+    bundle: str  # its folder's name
+    revision: str  # its own id and revision
+    digest: str
+    state: str  # ready, swapping (another one gets ready), replaced (its worker was lost)
+    previous: str  # what `rollback` goes back to; empty: nothing
+    by: str  # who put it in service; empty: the configuration
+    at_ns: int
+    points: list[str]
+    problem: str = ""  # why the bundle that should serve does not
+
+
 class DecisionView(msgspec.Struct, frozen=True, tag="decision"):
     """One decision, in engineering units, for people and clients. Never coalesced."""
 

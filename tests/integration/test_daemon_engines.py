@@ -13,6 +13,7 @@ from gateway.core.clock import SystemClock
 from gateway.core.errors import ConfigError
 from gateway.core.tagstore import TagStore
 from gateway.daemon.engines import make_engines, slowest_ms, start_engine
+from gateway.daemon.model_book import ModelBook
 
 pytestmark = pytest.mark.integration
 
@@ -26,7 +27,8 @@ async def test_a_model_too_slow_for_its_decision_point_is_refused_with_the_figur
     file = tmp_path / "gateway.toml"
     file.write_text(file.read_text().replace('deadline = "100 ms"', 'deadline = "0.01 ms"'))
     config, clock = load(file), SystemClock()
-    engines = make_engines(config, TagStore(tag_definitions(config), clock), clock)
+    book = ModelBook(tmp_path / "models.json")
+    engines = make_engines(config, TagStore(tag_definitions(config), clock), clock, book)
     assert slowest_ms(config.decision_point[0]) == pytest.approx(0.006)
     with pytest.raises(ConfigError) as caught:
         await start_engine(config, "buffer-tank", engines["buffer-tank"])

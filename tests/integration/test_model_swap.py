@@ -261,7 +261,8 @@ async def test_only_losses_of_the_engine_in_service_are_told(second: Path) -> No
         heard.append("lost")
         lost.set()
 
-    served = ServedModel("buffer-tank", [BUFFER_TANK], _make, on_lost)
+    served = ServedModel("buffer-tank", [BUFFER_TANK], _make)
+    served.on_lost = on_lost
     await served.start()
     try:
 

@@ -40,6 +40,7 @@ def asks(modes: object = None, operators: tuple[str, ...] = ()) -> Asks:
         overview=nothing,
         reporter=cast("Any", SimpleNamespace(recent=OrderedDict())),
         coverage=nothing,
+        models={},
         audit=cast("Any", SimpleNamespace(recent=recent)),
     )
 
