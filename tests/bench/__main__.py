@@ -22,6 +22,7 @@ BENCHMARKS = (
     "backtest",
     "closed_loop",
     "decision_latency",
+    "guided",
     "memory",
     "safe_interval",
     "solver",

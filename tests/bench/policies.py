@@ -58,12 +58,13 @@ class Wandering:
 def policy(name: str, seed: int) -> Policy:
     """A fresh proposer for one run."""
     if name in BUNDLES:
-        return TankClone(_engine(BUNDLES[name]))
+        return TankClone(bundle_engine(BUNDLES[name]))
     if name == "brink":
         return Brink(fills=seed % 2 == 0)
     return FillAndHeat() if name == "fill_and_heat" else Wandering(seed)
 
 
 @lru_cache(maxsize=2)
-def _engine(bundle: str) -> Engine:
+def bundle_engine(bundle: str) -> Engine:
+    """The engine of a shipped bundle, in this process."""
     return engine_of(_BUNDLES / bundle)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -46,6 +46,7 @@ from gateway.plantsim.objective import Moment
 from gateway.plantsim.plc import Block, Scan, SoftPlc, block_checksum
 from gateway.plantsim.scan_log import LoggedScan
 from gateway.plantsim.tank import Measurement, Outputs, TankState
+from tests.bench.guided_model import Guides, Model
 from tests.bench.no_way_out import KeptRecords, NoSink
 from tests.bench.vertices import Known, unsafe_because
 
@@ -108,9 +109,13 @@ async def simulate(
     check: Check | None,
     start: TankState | None = None,
     records: list[DecisionRecord] | None = None,
+    model: Model | None = None,
 ) -> Run:
-    """`steps` decisions, one a second, of `policy` on the plant of `seed`; `records` takes the records."""
-    house = _House(policy, seed=seed, check=check, start=start, records=records)
+    """`steps` decisions, one a second, of `policy` on the plant of `seed`; `records` takes the records.
+
+    `model` proposes instead of `policy`, guided or not.
+    """
+    house = _House(policy, seed=seed, check=check, start=start, records=records, model=model)
     run = Run()
     for _ in range(steps):
         await house.cycle(run)
@@ -136,8 +141,11 @@ class _House:
         check: Check | None,
         start: TankState | None,
         records: list[DecisionRecord] | None,
+        model: Model | None,
     ) -> None:
         self._settings, definitions = demo()
+        if model is not None:
+            self._settings = replace(self._settings, guided=model.guided)
         self._definitions = definitions
         self._dice = random.Random(seed + 17)  # noqa: S311  # reproducible delays, not a secret
         self._clock = FakeClock()
@@ -147,10 +155,9 @@ class _House:
         self.log: list[LoggedScan] = []
         self._policy = policy
         self._store = TagStore(definitions.values(), self._clock)
-        self._point = Point(
-            self._settings, _Proposer(policy, definitions), NoSink(), mode=Mode.ARMED, first_write_due=False
-        )
-        self._checker = None if check is None else _Checker(check)
+        proposer = _Proposer(policy, definitions) if model is None else model.proposer
+        self._point = Point(self._settings, proposer, NoSink(), mode=Mode.ARMED, first_write_due=False)
+        self._checker = None if check is None else _Checker(check, model.guides if model else None)
         if self._checker is not None:
             rules = RulesHolder()
             rules.activate(RulesInForce(1, "", frozenset(self._settings.required_modules), ""))
@@ -317,8 +324,8 @@ class _Proposer:
 class _Checker:
     """The check in this process; keeps what the proposal's own check was asked and knew."""
 
-    def __init__(self, check: Check) -> None:
-        self._check = check
+    def __init__(self, check: Check, guides: Guides | None) -> None:
+        self._check, self._guides = check, guides
         self.asked: tuple[CheckRequest, StateSet | None] | None = None
 
     def prepare(self, request: CheckRequest) -> None:
@@ -327,9 +334,8 @@ class _Checker:
     async def guidance(
         self, request: CheckRequest, order: tuple[TagId, ...], refused: Refusals, deadline: Deadline
     ) -> PackedGuidance | Unguided:
-        """Policies decode nothing."""
-        del request, order, refused, deadline
-        return Unguided("policies decode nothing")
+        del deadline
+        return Unguided("nobody guides") if self._guides is None else self._guides(request, order, refused)
 
     async def check(self, request: CheckRequest, deadline: Deadline) -> tuple[CheckResult, StateSet | None]:
         del deadline
