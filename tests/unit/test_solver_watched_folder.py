@@ -304,8 +304,9 @@ async def test_hostile_contents_are_refused_in_words(tmp_path: Path, data: bytes
         (h.folder / "hostile.json").write_bytes(data)
         await h.until(lambda: h.states().get("hostile") == "refused")
         assert why in h.because("hostile")
-        report = json.loads((tmp_path / "state" / "refusals" / "hostile.json").read_text())
-        assert report["problems"]
+        report = tmp_path / "state" / "refusals" / "hostile.json"
+        await h.until(lambda: report.exists() and report.read_text().endswith("}\n"))  # a thread writes it
+        assert json.loads(report.read_text())["problems"]
 
 
 # Bounded, and seen to go on.
