@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,6 +38,7 @@ class Familiarity(Strict, frozen=True):
     predicted: tuple[int, ...]
     prediction: tuple[tuple[float, ...], ...]
     motion: Distance
+    figures: dict[str, float] = msgspec.field(default_factory=dict)  # of held-out runs: alarms, jumps found
 
     def knows(
         self, inputs: Sequence[float], in_force: Sequence[float], before: Sequence[float] | None

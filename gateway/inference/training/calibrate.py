@@ -108,9 +108,9 @@ def alarms(found: Familiarity, runs: Runs, kind: PlantKind) -> dict[str, float]:
             off = dice.choice((-1, 1)) * 0.1 * float(ends[1] - ends[0])
             moved = (*inputs[:at], inputs[at] + off, *inputs[at + 1 :])
             hits.append(not found.knows(moved, acting, before))
-    figures = {"detector_false_alarms": float(np.mean(quiet))}
+    figures = {"false_alarms": float(np.mean(quiet))}
     for at, hits in jumped.items():
-        figures[f"detector_finds_jump_{kind.inputs[at].tag}"] = float(np.mean(hits))
+        figures[f"finds_jump_{kind.inputs[at].tag}"] = float(np.mean(hits))
     return figures
 
 

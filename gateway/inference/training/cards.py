@@ -35,7 +35,9 @@ def _figures(manifest: Manifest) -> str:
             ),
         ]
     lines += ["", "| figure | value | bar |", "|---|---|---|"]
-    for name, value in (manifest.accuracy | manifest.closed_loop).items():
+    known = manifest.familiarity.figures if manifest.familiarity is not None else {}
+    detector = {f"detector_{name}": value for name, value in known.items()}
+    for name, value in (manifest.accuracy | detector | manifest.closed_loop).items():
         bar = f"{manifest.gates[name]:g}" if name in manifest.gates else ""
         lines.append(f"| {name} | {value:g} | {bar} |")
     return "\n".join(lines) + "\n"

@@ -127,7 +127,7 @@ def evaluated(manifest: Manifest, directory: Path) -> Manifest:
     loop = {name: round(value, 5) for name, value in loop.items()}
     known = familiarity(_like_training(recipe.plant, recipe.expert, range(950, 1010)), recipe.plant)
     strange = alarms(known, _like_training(recipe.plant, recipe.expert, range(1010, 1030)), recipe.plant)
-    accuracy |= {name: round(value, 5) for name, value in strange.items()}
+    strange = {name: round(value, 5) for name, value in strange.items()}
     trust = confidence(recipe.plant, engine, recipe.expert)
     assert trust.calibration is not None, "fitted a moment ago"  # noqa: S101 - an invariant
     (directory / RELIABILITY_FILE).write_text(picture(manifest.id, trust.calibration))
@@ -139,7 +139,7 @@ def evaluated(manifest: Manifest, directory: Path) -> Manifest:
         accuracy=accuracy,
         closed_loop=loop,
         confidence=trust,
-        familiarity=known,
+        familiarity=msgspec.structs.replace(known, figures=strange),
     )
 
 

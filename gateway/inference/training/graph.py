@@ -43,7 +43,7 @@ class Shape:
 
 def write_graph(path: Path, shape: Shape, weights: Weights, quantized_block: int | None) -> None:
     """Write `path`; matrices as MatMulNBits of 8 bit in blocks of `quantized_block`, or float32."""
-    writer = _Writer(weights, quantized_block)
+    writer = Writer(weights, quantized_block)
     graph = _decoder(writer, shape)
     model = helper.make_model(
         graph,
@@ -54,7 +54,7 @@ def write_graph(path: Path, shape: Shape, weights: Weights, quantized_block: int
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
-class _Writer:
+class Writer:
     """Collects nodes and initializers."""
 
     def __init__(self, weights: Weights, quantized_block: int | None) -> None:
@@ -125,7 +125,7 @@ def quantize_8bit(weight: NDArray[np.float32], block: int) -> tuple[NDArray[np.u
     return packed, scales.astype(np.float32)
 
 
-def _decoder(w: _Writer, shape: Shape) -> onnx.GraphProto:
+def _decoder(w: Writer, shape: Shape) -> onnx.GraphProto:
     ints, floats = TensorProto.INT64, TensorProto.FLOAT
     half = shape.head_dim // 2
     inputs = [
@@ -154,7 +154,7 @@ def _decoder(w: _Writer, shape: Shape) -> onnx.GraphProto:
     return helper.make_graph(w.nodes, "decoder", inputs, outputs, initializer=w.initializers)
 
 
-def _embedding(w: _Writer) -> str:
+def _embedding(w: Writer) -> str:
     """Token embedding, moved towards the next knot's by the fraction of the way there."""
     table = w.weight("embedding")
     here = w.node("Gather", table, "tokens")
@@ -163,7 +163,7 @@ def _embedding(w: _Writer) -> str:
     return w.node("Add", here, step)
 
 
-def _addressing(w: _Writer, shape: Shape) -> tuple[str, str]:
+def _addressing(w: Writer, shape: Shape) -> tuple[str, str]:
     """Slots to gather `[B, S]`, and which of them each query may see `[B, 1, T, S]`."""
     within = w.constant("within_block", np.arange(shape.block, dtype=np.int64).reshape(1, 1, -1))
     starts = w.node("Unsqueeze", w.node("Mul", "block_table", w.scalar(shape.block)), w.integers(2))
@@ -182,7 +182,7 @@ def _addressing(w: _Writer, shape: Shape) -> tuple[str, str]:
 
 
 def _attention(
-    w: _Writer, shape: Shape, layer: int, x: str, rotary: tuple[str, str], slots: str, allowed: str
+    w: Writer, shape: Shape, layer: int, x: str, rotary: tuple[str, str], slots: str, allowed: str
 ) -> str:
     heads, width = shape.heads, shape.width
     normed = w.node("RMSNormalization", x, w.weight(f"norm_attention_{layer}"), axis=-1, epsilon=_EPSILON)
@@ -206,7 +206,7 @@ def _attention(
     return w.node("Add", x, w.matmul(mixed, f"wo_{layer}"))
 
 
-def _rotated(w: _Writer, x: str, rotary: tuple[str, str]) -> str:
+def _rotated(w: Writer, x: str, rotary: tuple[str, str]) -> str:
     """Rotary positions, halves convention, on `[B, T, H, D]`."""
     cos, sin = rotary
     half = w.node("Split", x, axis=-1, num_outputs=2)
@@ -220,7 +220,7 @@ def _rotated(w: _Writer, x: str, rotary: tuple[str, str]) -> str:
     )
 
 
-def _feed_forward(w: _Writer, layer: int, x: str) -> str:
+def _feed_forward(w: Writer, layer: int, x: str) -> str:
     normed = w.node("RMSNormalization", x, w.weight(f"norm_feed_{layer}"), axis=-1, epsilon=_EPSILON)
     up = w.matmul(normed, f"up_{layer}")
     active = w.node("Mul", up, w.node("Sigmoid", up))
