@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+from collections.abc import Mapping
 from collections.abc import Sequence as Values
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -18,20 +18,12 @@ from gateway.inference.block_pool import Appended, Sequence
 from gateway.inference.bundle import Architecture
 from gateway.inference.kv_backend import ProviderTruth
 from gateway.inference.prepared import Prepared
+from gateway.inference.rows import Row
 from gateway.inference.tokenizer import Token
 
 Provider = Literal["auto", "cpu", "cuda"]
 _POOL_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
 _NAMES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One sequence's part of a forward: tokens whose places the pool has just appended to it."""
-
-    sequence: Sequence
-    tokens: Values[Token]
-    appended: Appended
 
 
 class PagedSession:
@@ -187,10 +179,15 @@ class PagedSession:
         self.write_pages(targets, self.read_pages(sources))
 
 
-def open_session(model: Path, provider: Provider) -> tuple[onnxruntime.InferenceSession, ProviderTruth]:
-    """A session and where it really runs; raises `InferenceError` for a bad model or an absent device."""
+def open_session(
+    model: Path, provider: Provider, cuda: Mapping[str, str] | None = None
+) -> tuple[onnxruntime.InferenceSession, ProviderTruth]:
+    """A session and where it really runs; raises `InferenceError` for a bad model or an absent device.
+
+    `cuda` are options of the CUDA provider, where it is used.
+    """
     refuse_mixed_runtimes()
-    session = _open(model, providers_for(provider))
+    session = _open(model, providers_for(provider), cuda or {})
     return session, ProviderTruth(provider, session.get_providers()[0], onnxruntime.__version__)
 
 
@@ -226,11 +223,12 @@ def providers_for(provider: Provider) -> list[str]:
     return [_NAMES["cuda"], _NAMES["cpu"]] if cuda and provider != "cpu" else [_NAMES["cpu"]]
 
 
-def _open(model: Path, providers: list[str]) -> onnxruntime.InferenceSession:
+def _open(model: Path, names: list[str], cuda: Mapping[str, str]) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    providers = [(name, dict(cuda) if name == _NAMES["cuda"] else {}) for name in names]
     try:
         return onnxruntime.InferenceSession(str(model), options, providers=providers)
     except Exception as exc:  # the runtime raises its own types, some private, for a bad model

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence as Values
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,10 @@ from gateway.inference.block_pool import Appended, BlockPool, Sequence
 from gateway.inference.bundle import Architecture
 from gateway.inference.cold_tier import ColdTier
 from gateway.inference.kv_backend import CacheId, PoolStatistics, ProviderTruth, Span
-from gateway.inference.ort_session import PagedSession, Provider, Row
+from gateway.inference.ort_session import PagedSession, Provider
 from gateway.inference.prefix import Chain, Identity, PrefixIndex, page_names
 from gateway.inference.recency import Recency
+from gateway.inference.rows import Row
 from gateway.inference.tokenizer import Token
 
 
@@ -29,27 +31,43 @@ class _Held:
     cold_pages: int = 0
 
 
-class PagedGraph:
-    """A `KvBackend` over one pool of pages and a cold tier beside it."""
+class Session(Protocol):
+    """A decoder and the tensors its pages stand in."""
+
+    truth: ProviderTruth
+    digest: str
+    aliased: bool
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes that one page takes in all tensors."""
+        ...
+
+    def run_rows(self, rows: Values[Row]) -> NDArray[np.float32]:
+        """Logits `[B, T, vocabulary]` of B sequences' tokens, of all T of each or of the last one only."""
+        ...
+
+    def read_pages(self, pages: Values[int]) -> NDArray[np.uint8]:
+        """Content of pages, `[pages, page_bytes]`."""
+        ...
+
+    def write_pages(self, pages: Values[int], content: NDArray[np.uint8]) -> None:
+        """Set the content of pages to what `read_pages` gave."""
+        ...
+
+
+class Paged:
+    """A `KvBackend` over one pool of pages and a cold tier beside it, whatever runs the model."""
 
     def __init__(
-        self,
-        model: Path,
-        architecture: Architecture,
-        *,
-        pages: int,
-        block: int,
-        provider: Provider,
-        bundle: str = "",
-        cold_pages: int = 0,
-        uses: int = 2,
+        self, session: Session, *, pages: int, block: int, bundle: str, cold_pages: int, uses: int
     ) -> None:
-        """`bundle` is the bundle's digest; `uses` is the K of LRU-K for pages that are found again."""
-        self._session = PagedSession(model, architecture, pages=pages, block=block, provider=provider)
-        self._pool = BlockPool(pages - 1, block, PrefixIndex(Recency(uses)))  # the last page is the probe's
-        truth = self._session.truth
-        self._seed = Identity(self._session.digest, bundle, block, truth.actual, truth.runtime).seed()
-        self._cold = ColdTier(cold_pages, self._session.page_bytes)
+        """See `PagedGraph`. The session's last page belongs to nobody."""
+        self._session = session
+        self._pool = BlockPool(pages - 1, block, PrefixIndex(Recency(uses)))
+        truth = session.truth
+        self._seed = Identity(session.digest, bundle, block, truth.actual, truth.runtime).seed()
+        self._cold = ColdTier(cold_pages, session.page_bytes)
         self._caches: dict[CacheId, _Held] = {}
         self._numbers = itertools.count(1)
         self._offloaded = self._returned = 0
@@ -177,3 +195,23 @@ class PagedGraph:
         number = CacheId(next(self._numbers))
         self._caches[number] = held
         return number
+
+
+class PagedGraph(Paged):
+    """The portable graph: pages are written and read by standard operators."""
+
+    def __init__(
+        self,
+        model: Path,
+        architecture: Architecture,
+        *,
+        pages: int,
+        block: int,
+        provider: Provider,
+        bundle: str = "",
+        cold_pages: int = 0,
+        uses: int = 2,
+    ) -> None:
+        """`bundle` is the bundle's digest; `uses` is the K of LRU-K for pages that are found again."""
+        session = PagedSession(model, architecture, pages=pages, block=block, provider=provider)
+        super().__init__(session, pages=pages, block=block, bundle=bundle, cold_pages=cold_pages, uses=uses)
