@@ -12,9 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gateway.inference.block_pool import BlockPool, Sequence
-from gateway.inference.bundle import REFERENCE_FILE, load_bundle
+from gateway.inference.bundle import GOLDEN_FILE, REFERENCE_FILE, load_bundle
 from gateway.inference.decision_model import DecisionModel
-from gateway.inference.rows import Row
 from gateway.inference.quantize.figures import Figures, bars, measure
 from gateway.inference.quantize.graphs import Graph
 from gateway.inference.quantize.half import HALVES, to_half
@@ -23,10 +22,11 @@ from gateway.inference.quantize.matmul_nbits import in_blocks, keep_in_blocks
 from gateway.inference.quantize.mixed import parts
 from gateway.inference.quantize.passes import apply
 from gateway.inference.quantize.recipes import RECIPES
+from gateway.inference.rows import Row
 from gateway.inference.training.graph import quantize_8bit
 from gateway.inference.training.paired import Length, objective, plant_of
 from tests.unit.inference_demo import BUFFER_TANK
-from tests.unit.quantize_demo import PAGES, SHORT, logits, made, off, session, tokens
+from tests.unit.quantize_demo import DEMO, PAGES, SHORT, logits, made, off, session, tokens
 
 SOURCE = load_bundle(BUFFER_TANK)
 REFERENCE = BUFFER_TANK / REFERENCE_FILE
@@ -51,7 +51,7 @@ def test_a_recipe_passes_its_gates_and_says_how_it_was_made(recipe: str, kv: str
     assert figures.failures(result.gates, needs_loop=True) == []
     assert manifest.made is not None
     assert manifest.made.recipe == recipe
-    assert manifest.made.source == SOURCE.digest
+    assert manifest.made.source == load_bundle(DEMO).digest
     assert {"onnx", "onnxruntime", "numpy"} <= set(manifest.made.tools)
     assert manifest.made.gated == "CPUExecutionProvider"
     assert manifest.accuracy == figures.accuracy()
@@ -229,6 +229,13 @@ def test_a_graph_without_matrices_is_left_as_it_is() -> None:
 
     assert keep_in_blocks(graph, {}, 32) == 0
     assert graph.operators() == Graph.read(REFERENCE).operators()
+
+
+def test_golden_answers_are_answered_anew_by_what_was_made() -> None:
+    bundle = made("int4").bundle
+
+    assert replay(bundle).same
+    assert (bundle.directory / GOLDEN_FILE).read_bytes() != (DEMO / GOLDEN_FILE).read_bytes()
 
 
 def test_a_made_bundle_proposes_nearly_what_its_source_proposes() -> None:
