@@ -10,7 +10,7 @@ NOT_INSTALLED := echo "the packages above could not be installed: is there a net
 APT_RUN := python3-venv mosquitto libsystemd-dev
 APT_TEST := mosquitto mosquitto-clients mbpoll systemd-container
 
-.PHONY: run test setup setup-dev apt-run apt-test lint unit integration bench nightly lock clean
+.PHONY: run test setup setup-dev apt-run apt-test lint unit integration bench gpu nightly lock clean
 
 run: $(RUN_STAMP)
 	@exec $(BIN)/python -m gateway.cli.demo_start --dir var/demo
@@ -57,6 +57,9 @@ integration: $(DEV_STAMP)
 
 bench: $(DEV_STAMP)
 	$(BIN)/python -m tests.bench
+
+gpu: $(DEV_STAMP)
+	$(BIN)/pytest -m gpu tests/gpu
 
 nightly: $(DEV_STAMP)
 	$(BIN)/pytest -m nightly tests

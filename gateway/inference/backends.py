@@ -7,8 +7,10 @@ import onnxruntime
 from gateway.inference.bundle import Bundle
 from gateway.inference.concat_past import ConcatPast
 from gateway.inference.dense_gqa import DenseGqa
+from gateway.inference.job import PREFILL_CHUNK
 from gateway.inference.kv_backend import KvBackend
 from gateway.inference.ort_session import Provider, providers_for
+from gateway.inference.paged_cuda import PagedAttentionCuda
 from gateway.inference.paged_graph import PagedGraph
 from gateway.inference.target import check_target
 
@@ -26,6 +28,17 @@ def make_backend(bundle: Bundle, *, provider: Provider, pages: int, cold_pages: 
                 pages=pages,
                 block=block,
                 provider=provider,
+                bundle=bundle.digest,
+                cold_pages=cold_pages,
+            )
+        case "paged_attention":
+            return PagedAttentionCuda(
+                model,
+                architecture,
+                pages=pages,
+                block=block,
+                provider=provider,
+                longest=manifest.window.length + max(PREFILL_CHUNK, bundle.tokens_per_cycle),
                 bundle=bundle.digest,
                 cold_pages=cold_pages,
             )

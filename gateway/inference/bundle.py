@@ -31,7 +31,8 @@ GATE_FILE = "gate.json"
 GOLDEN_FILE = "golden.json"
 
 Decoding = Literal["expectation", "most_probable"]
-BackendName = Literal["paged_graph", "dense_gqa", "concat_past"]
+BackendName = Literal["paged_graph", "paged_attention", "dense_gqa", "concat_past"]
+PAGED = frozenset({"paged_graph", "paged_attention"})  # of ours: with fractions, with a band
 
 
 class TagSpec(Strict, frozen=True):
@@ -237,10 +238,10 @@ def _check_supported(bundle: Bundle) -> None:
             manifest.window.mode not in {"swa", "hop"}
         ),
         f"backend `{manifest.backend}` reads whole tokens: set `nearest` to true, as in training": (
-            manifest.backend != "paged_graph" and not manifest.nearest
+            manifest.backend not in PAGED and not manifest.nearest
         ),
         f"backend `{manifest.backend}` knows no band: declare window mode `hop`": (
-            manifest.backend != "paged_graph" and manifest.window.mode == "swa"
+            manifest.backend not in PAGED and manifest.window.mode == "swa"
         ),
         f"a window of {manifest.window.length} tokens does not hold two cycles: train with a longer one": (
             bundle.history_cycles < 2  # noqa: PLR2004 - the last one, and this one

@@ -26,6 +26,7 @@ from gateway.inference.bundle import (
 from gateway.inference.bundle_files import BUNDLE_FILE, MODEL_FILE, FileSpec
 from gateway.inference.tokenizer import Token
 from gateway.inference.training.graph import Shape, write_graph
+from gateway.inference.training.graph_cuda import write_cuda_graph
 
 BLOCK = 16
 _BASE = 1000.0
@@ -130,7 +131,32 @@ def write_decoder(
         window=window,
         block=BLOCK,
         architecture=size.architecture,
-        quantization=Quantization(kind="matmul_nbits", bits=8, block=quantized or 32),
+        quantization=(
+            Quantization(kind="none", bits=32, block=0)
+            if quantized is None
+            else Quantization(kind="matmul_nbits", bits=8, block=quantized)
+        ),
+        files={MODEL_FILE: FileSpec(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))},
+    )
+    (folder / BUNDLE_FILE).write_bytes(msgspec.json.encode(manifest))
+    return load_bundle(folder)
+
+
+def for_cuda(bundle: Bundle, folder: Path, size: Size, seed: int = 1) -> Bundle:
+    """The same weights and words in `folder`, in float16 and over `PagedAttention`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    window = bundle.manifest.window
+    write_cuda_graph(
+        folder / MODEL_FILE,
+        size.shape(window.length),
+        random_weights(size, seed),
+        banded=window.mode == "swa",
+    )
+    content = (folder / MODEL_FILE).read_bytes()
+    manifest = msgspec.structs.replace(
+        bundle.manifest,
+        backend="paged_attention",
+        quantization=Quantization(kind="float16", bits=16, block=0, kv="float16"),
         files={MODEL_FILE: FileSpec(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))},
     )
     (folder / BUNDLE_FILE).write_bytes(msgspec.json.encode(manifest))
