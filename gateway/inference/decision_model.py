@@ -55,7 +55,7 @@ class DecisionModel:
     ) -> None:
         """`outputs` by tag; without it an output may take what its bins span, in steps that meet each bin.
 
-        The number of a stateless model may then take what it was trained for, in steps of a thousandth.
+        The number of a stateless model may then take what it was trained for, in a thousand steps or more.
         """
         self.bundle = bundle
         self._ranges = {**ranges_of(bundle), **(outputs or {})}
@@ -174,7 +174,17 @@ def _range_of(spec: OutputSpec | StatelessOutput) -> OutputRange:
         return _span(spec.knots, 25 if spec.decoding == "expectation" else 1)
     if classes := class_values(spec):
         return _span(classes, 25 if spec.decoding == "expectation" else 1)
-    return _span(spec.trained, 1000)
+    return _thousandths(*map(Fraction, spec.trained))
+
+
+def _thousandths(low: Fraction, high: Fraction) -> OutputRange:
+    """From `low` to `high`, in steps of a power of ten, between 1000 and 10000 of them."""
+    step = Fraction(1)
+    while (high - low) / step >= 10_000:  # noqa: PLR2004 - see above
+        step *= 10
+    while (high - low) / step < 1_000:  # noqa: PLR2004 - see above
+        step /= 10
+    return OutputRange(step, low, 0, int((high - low) / step))
 
 
 def _span(values: Sequence[str], parts: int) -> OutputRange:

@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from gateway.core.decision import Proposal
 from gateway.core.errors import InferenceError, WorkerLostError
 from gateway.core.tag import TagId
 from gateway.inference.client import ModelEngine
+from tests.integration.environments import python_with
 from tests.unit.inference_demo import demo_definitions, in_force, snapshot
 from tests.unit.inference_exports import (
     DECODERS,
@@ -163,45 +164,21 @@ _ENVIRONMENTS = {
     "genai": ("genai_llama",),
     "sklearn": ("sklearn_regressor", "sklearn_classifier", "sklearn_forecaster"),
 }
-_NO_NETWORK = ("error sending request", "dns error", "Could not connect", "Connection refused", "timed out")
-
-
-@pytest.fixture
-def tool(tmp_path: Path) -> Callable[[str], Path]:
-    """The Python of a throw-away environment; skips where there is no uv or no network."""
-
-    def made(name: str) -> Path:
-        uv = shutil.which("uv")
-        if uv is None:
-            pytest.skip("uv is not installed: pip install uv")
-        folder = tmp_path / "env"
-        for words in (
-            ("venv", str(folder), "--python", "3.11"),
-            ("pip", "install", "--python", str(folder), "-r", str(EXPORTS / f"{name}.txt")),
-        ):
-            done = subprocess.run((uv, *words), capture_output=True, text=True, check=False)  # noqa: S603
-            if done.returncode and any(sign in done.stderr for sign in _NO_NETWORK):
-                pytest.skip(f"no package index can be reached: {done.stderr[-200:]}")
-            assert done.returncode == 0, done.stderr
-        return folder / "bin" / "python"
-
-    return made
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", _ENVIRONMENTS)
-def test_the_scripts_make_the_committed_files_again(
-    name: str, tool: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_the_scripts_make_the_committed_files_again(name: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    made = subprocess.run(  # noqa: S603  our own script
-        (tool(name), "-W", "ignore", EXPORTS / f"make_{name}.py", out),
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with python_with(name, tmp_path / "env") as python:
+        made = subprocess.run(  # noqa: S603  our own script
+            (python, "-W", "ignore", EXPORTS / f"make_{name}.py", out),
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert made.returncode == 0, made.stderr
     for folder in _ENVIRONMENTS[name]:
         files = json.loads((EXPORTS / folder / "bundle.json").read_text())["files"]
