@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from gateway.cli.main import app
 from gateway.inference.bundle import load_bundle
 from gateway.inference.quantize.recipes import RECIPES, Recipe
-from tests.unit.inference_demo import BUFFER_TANK
-from tests.unit.quantize_demo import made
+from tests.unit.quantize_demo import DEMO, made
 
 SHORT = ("--seeds", "1", "--cycles", "40")
 
@@ -23,7 +22,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 
 def test_quantize_makes_a_bundle_and_shows_every_figure_with_its_bar(tmp_path: Path) -> None:
-    status, out, _ = run("quantize", str(BUFFER_TANK), "-o", str(tmp_path / "m"), "-r", "mixed", *SHORT)
+    status, out, _ = run("quantize", str(DEMO), "-o", str(tmp_path / "m"), "-r", "mixed", *SHORT)
 
     assert status == 0
     for part in ("L2 over L2", "likeliest value differs", "expected action off", "closed-loop objective"):
@@ -35,7 +34,7 @@ def test_quantize_makes_a_bundle_and_shows_every_figure_with_its_bar(tmp_path: P
 
 def test_quantize_as_json_says_the_same(tmp_path: Path) -> None:
     arguments = ("-o", str(tmp_path / "m"), "--recipe", "fp32", "--kv", "int8", *SHORT, "--json")
-    status, out, _ = run("quantize", str(BUFFER_TANK), *arguments)
+    status, out, _ = run("quantize", str(DEMO), *arguments)
     told = json.loads(out)
 
     assert status == 0
@@ -50,9 +49,7 @@ def test_a_missed_bar_ends_quantize_with_1_and_leaves_nothing(
 ) -> None:
     strict = {name: getattr(RECIPES["int4"], name) for name in Recipe.__dataclass_fields__}
     monkeypatch.setitem(RECIPES, "int4", Recipe(**strict | {"relative_l2": 0.001}))
-    status, out, err = run(
-        "quantize", str(BUFFER_TANK), "-o", str(tmp_path / "m"), "-r", "int4", *SHORT, *form
-    )
+    status, out, err = run("quantize", str(DEMO), "-o", str(tmp_path / "m"), "-r", "int4", *SHORT, *form)
 
     assert status == 1
     assert "relative_l2 is" in err
@@ -65,7 +62,7 @@ def test_a_missed_bar_ends_quantize_with_1_and_leaves_nothing(
 
 
 def test_optimize_says_what_was_fused(tmp_path: Path) -> None:
-    status, out, _ = run("optimize", str(BUFFER_TANK), "-o", str(tmp_path / "m"), *SHORT)
+    status, out, _ = run("optimize", str(DEMO), "-o", str(tmp_path / "m"), *SHORT)
 
     assert status == 0
     assert "fused: " in out
@@ -87,7 +84,7 @@ def test_inspect_shows_tags_types_and_the_bytes_of_keys_and_values() -> None:
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_gate_accepts_the_shipped_bundle(form: tuple[str, ...]) -> None:
-    status, out, _ = run("gate", str(BUFFER_TANK), *SHORT, *form)
+    status, out, _ = run("gate", str(DEMO), *SHORT, *form)
 
     assert status == 0
     assert "accepted" in out
@@ -96,16 +93,14 @@ def test_gate_accepts_the_shipped_bundle(form: tuple[str, ...]) -> None:
 def test_gate_ends_with_1_where_a_bar_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     strict = {name: getattr(RECIPES["int8"], name) for name in Recipe.__dataclass_fields__}
     monkeypatch.setitem(RECIPES, "int8", Recipe(**strict | {"row_p99": 0.0001}))
-    status, out, _ = run("gate", str(BUFFER_TANK), *SHORT)
+    status, out, _ = run("gate", str(DEMO), *SHORT)
 
     assert status == 1
     assert "missed" in out
 
 
 def test_gate_says_of_a_bundle_for_cuda_that_it_is_gated_there(tmp_path: Path) -> None:
-    made_there = run(
-        "quantize", str(BUFFER_TANK), "-o", str(tmp_path / "m"), "-r", "fp16", "--device", "cuda"
-    )
+    made_there = run("quantize", str(DEMO), "-o", str(tmp_path / "m"), "-r", "fp16", "--device", "cuda")
     status, _, err = run("gate", str(tmp_path / "m"), *SHORT)
 
     assert made_there[0] == 0
@@ -116,8 +111,8 @@ def test_gate_says_of_a_bundle_for_cuda_that_it_is_gated_there(tmp_path: Path) -
 
 
 def test_bench_times_decode_and_prefill_at_each_batch() -> None:
-    status, out, _ = run("bench", str(BUFFER_TANK), "--rounds", "3")
-    told = json.loads(run("bench", str(BUFFER_TANK), "--rounds", "3", "--batch", "2", "--json")[1])
+    status, out, _ = run("bench", str(DEMO), "--rounds", "3")
+    told = json.loads(run("bench", str(DEMO), "--rounds", "3", "--batch", "2", "--json")[1])
 
     assert status == 0
     assert out.count("decode") == out.count("prefill") == 2

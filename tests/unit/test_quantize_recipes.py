@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gateway.inference.block_pool import BlockPool, Sequence
 from gateway.inference.bundle import GOLDEN_FILE, REFERENCE_FILE, load_bundle
 from gateway.inference.decision_model import DecisionModel
+from gateway.inference.golden import replay
 from gateway.inference.quantize.figures import Figures, bars, measure
 from gateway.inference.quantize.graphs import Graph
 from gateway.inference.quantize.half import HALVES, to_half

@@ -23,8 +23,8 @@ from gateway.inference.quantize.quantizing import Wish, quantize
 from gateway.inference.quantize.recipes import RECIPES, Recipe
 from gateway.inference.seal import seal
 from gateway.inference.target import check_target
-from tests.unit.inference_demo import BUFFER_TANK
-from tests.unit.quantize_demo import SHORT, made
+from tests.unit.inference_demo import RECKLESS
+from tests.unit.quantize_demo import DEMO, SHORT, made
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
@@ -32,7 +32,7 @@ CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 def copy(tmp_path: Path, change: Callable[[Path], None] = lambda _: None) -> Path:
     """The demo bundle with a change, sealed again."""
     there = tmp_path / "source"
-    shutil.copytree(BUFFER_TANK, there)
+    shutil.copytree(DEMO, there)
     change(there)
     return there
 
@@ -62,7 +62,7 @@ def wish(source: Path, tmp_path: Path, recipe: str = "int8", **others: object) -
 )
 def test_a_wish_that_means_nothing_is_refused(tmp_path: Path, others: dict[str, str], says: str) -> None:
     with pytest.raises(InferenceError, match=says):
-        quantize(wish(BUFFER_TANK, tmp_path, **{"recipe": "int8", **others}))
+        quantize(wish(DEMO, tmp_path, **{"recipe": "int8", **others}))
 
     assert left(tmp_path) == []
 
@@ -122,13 +122,13 @@ def test_an_output_that_exists_is_never_written_over(tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
 
     with pytest.raises(InferenceError, match="exists already: name another folder, or remove that one"):
-        quantize(wish(BUFFER_TANK, tmp_path))
+        quantize(wish(DEMO, tmp_path))
     assert list((tmp_path / "made").iterdir()) == []
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(InferenceError, match=r"cannot be made .*: name another folder"):
-        quantize(wish(BUFFER_TANK, tmp_path, output=tmp_path / "nowhere" / "made"))
+        quantize(wish(DEMO, tmp_path, output=tmp_path / "nowhere" / "made"))
 
 
 def test_a_result_that_misses_a_bar_is_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,13 +138,13 @@ def test_a_result_that_misses_a_bar_is_thrown_away(tmp_path: Path, monkeypatch: 
     with pytest.raises(
         GateRefusedError, match=r"`int4` is refused, nothing was written: relative_l2 is"
     ) as told:
-        quantize(wish(BUFFER_TANK, tmp_path, "int4"))
+        quantize(wish(DEMO, tmp_path, "int4"))
     assert told.value.figures.relative_l2 > 0.01
     assert left(tmp_path) == []
 
 
 def test_a_reference_that_is_not_the_models_twin_is_found_by_the_figures(tmp_path: Path) -> None:
-    other = (BUFFER_TANK.parent / "reckless" / "reference.onnx").read_bytes()
+    other = (RECKLESS / "reference.onnx").read_bytes()
     source = copy(tmp_path, _with("reference.onnx", other))
     figures = measure(load_bundle(source), SHORT)
 
@@ -164,7 +164,7 @@ def test_nothing_in_the_source_changes(tmp_path: Path) -> None:
 
 
 def test_for_cuda_it_is_made_here_but_runs_nowhere_before_it_is_measured_there(tmp_path: Path) -> None:
-    result = quantize(wish(BUFFER_TANK, tmp_path, "bf16", device="cuda"))
+    result = quantize(wish(DEMO, tmp_path, "bf16", device="cuda"))
     bundle = load_bundle(result.bundle.directory)
 
     assert result.figures is None
@@ -183,8 +183,8 @@ def _fused(**others: str) -> Bundle:
     facts = {"level": "extended", "provider": CPU, "runtime": "1.31.1", "machine": "x86_64"} | others
     fused = Fused(**facts, operators={}, gone={}, new={})
     made_of = Made(recipe="int8", source="", tools={}, gated=CPU, fused=fused)
-    source = load_bundle(BUFFER_TANK)
-    return Bundle(BUFFER_TANK, msgspec.structs.replace(source.manifest, made=made_of), "")
+    source = load_bundle(DEMO)
+    return Bundle(DEMO, msgspec.structs.replace(source.manifest, made=made_of), "")
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_a_fused_graph_is_refused_on_another_target(others: dict[str, str]) -> N
 
 
 def test_a_fused_graph_answers_as_before_and_says_what_was_fused(tmp_path: Path) -> None:
-    result = optimize(BUFFER_TANK, tmp_path / "made", "extended", length=SHORT)
-    bundle, source = load_bundle(tmp_path / "made"), load_bundle(BUFFER_TANK)
+    result = optimize(DEMO, tmp_path / "made", "extended", length=SHORT)
+    bundle, source = load_bundle(tmp_path / "made"), load_bundle(DEMO)
 
     assert bundle.manifest.made is not None
     fused = bundle.manifest.made.fused
@@ -226,14 +226,14 @@ def test_what_was_quantized_can_be_fused_and_keeps_its_recipe(tmp_path: Path) ->
 
 def test_an_unknown_level_or_device_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InferenceError, match="level `best` is not known: use one of basic, extended, all"):
-        optimize(BUFFER_TANK, tmp_path / "made", "best", length=SHORT)
+        optimize(DEMO, tmp_path / "made", "best", length=SHORT)
     with pytest.raises(InferenceError, match="device `tpu` is not known"):
-        optimize(BUFFER_TANK, tmp_path / "made", device="tpu", length=SHORT)
+        optimize(DEMO, tmp_path / "made", device="tpu", length=SHORT)
 
 
 def test_a_bench_of_nothing_is_refused() -> None:
     with pytest.raises(InferenceError, match="at least one sequence"):
-        bench(load_bundle(BUFFER_TANK), batches=())
+        bench(load_bundle(DEMO), batches=())
 
 
 def test_without_onnx_the_tool_says_what_to_install() -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gateway.inference.backends import make_backend
 from gateway.inference.bundle import Bundle
 from gateway.inference.bundle_files import BundleError
+from gateway.inference.kv_backend import KvBackend
 from gateway.inference.ort_session import Provider
 from gateway.inference.quantize.recipes import RECIPES
 from gateway.inference.quantize.twin import held_out, twin_of
@@ -131,7 +132,8 @@ def deciding_rows(bundle: Bundle, provider: Provider) -> Rows:
     path = held_out(bundle)
     try:
         record = msgspec.json.decode(path.read_bytes(), type=list[list[Cycle]])
-        rows = list(itertools.chain.from_iterable(_run(bundle, provider, run) for run in record))
+        backend = _backend(bundle, provider, max(map(len, record), default=0))
+        rows = list(itertools.chain.from_iterable(_run(bundle, backend, run) for run in record))
     except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as exc:
         problem = f"{path.name} is no record of held-out cycles ({exc}): write it again"
         raise BundleError(bundle.directory, problem) from exc
@@ -140,11 +142,15 @@ def deciding_rows(bundle: Bundle, provider: Provider) -> Rows:
     return np.array(rows, dtype=np.float64)
 
 
-def _run(bundle: Bundle, provider: Provider, run: list[Cycle]) -> list[list[NDArray[np.float32]]]:
-    manifest, tokenizer = bundle.manifest, Tokenizer(bundle.manifest)
-    window, each = manifest.window, bundle.tokens_per_cycle
-    longest = len(run) * each + 1 if window.mode == "swa" else window.length
-    backend = make_backend(bundle, provider=provider, pages=-(-longest // manifest.block) + 3)
+def _backend(bundle: Bundle, provider: Provider, cycles: int) -> KvBackend:
+    """The model with room for one run."""
+    window = bundle.manifest.window
+    longest = cycles * bundle.tokens_per_cycle + 1 if window.mode == "swa" else window.length
+    return make_backend(bundle, provider=provider, pages=-(-longest // bundle.manifest.block) + 3)
+
+
+def _run(bundle: Bundle, backend: KvBackend, run: list[Cycle]) -> list[list[NDArray[np.float32]]]:
+    tokenizer, window, each = Tokenizer(bundle.manifest), bundle.manifest.window, bundle.tokens_per_cycle
     cache, rows, before = backend.open(), [], list[list[Token]]()
     new: list[Token] = [tokenizer.begin]
     for measured, in_force in run:
@@ -159,6 +165,7 @@ def _run(bundle: Bundle, provider: Provider, run: list[Cycle]) -> list[list[NDAr
         rows.append(row)
         before.append([*seen, *acted])
         new = [acted[-1]]
+    backend.close(cache)
     return rows
 
 

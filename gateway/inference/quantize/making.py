@@ -16,9 +16,10 @@ import onnxruntime
 
 from gateway.core.durable import sync_folder
 from gateway.core.errors import InferenceError
-from gateway.inference.bundle import GATE_FILE, REFERENCE_FILE, Bundle, Manifest
+from gateway.inference.bundle import GATE_FILE, GOLDEN_FILE, REFERENCE_FILE, Bundle, Manifest
 from gateway.inference.bundle_files import BUNDLE_FILE, MODEL_FILE, BundleError
 from gateway.inference.decision_model import ranges_of
+from gateway.inference.golden import Golden, ranged, written
 from gateway.inference.ort_session import Provider
 from gateway.inference.quantize.figures import Figures, Progress, bars, measure
 from gateway.inference.quantize.twin import files_of, load_decoder
@@ -80,6 +81,7 @@ def finish(
     figures = None
     if provider is not None:
         start_engine(bundle, tuple(ranges_of(bundle).values()), Size(provider))
+        _answer_again(bundle)
         figures = measure(bundle, length, provider, progress)
         if failures := figures.failures(gates, needs_loop=needs_loop):
             assert manifest.made is not None, "it is being made"  # noqa: S101 - an invariant
@@ -89,6 +91,8 @@ def finish(
             accuracy=figures.accuracy(),
             closed_loop=figures.closed_loop() | _length(length, figures),
         )
+    else:
+        (staging / GOLDEN_FILE).unlink(missing_ok=True)  # the source's answers, not this model's
     _described(staging, msgspec.structs.replace(manifest, gates=gates))
     load_decoder(staging)
     for path in (*staging.iterdir(), staging):
@@ -101,7 +105,7 @@ def finish(
 
 
 def take_along(source: Bundle, staging: Path, reference: Path) -> None:
-    """Copy what a bundle needs beside its graph: the float32 one, the held-out cycles, a detector."""
+    """Copy what a bundle needs beside its graph: the float32 one, the held-out cycles, golden questions."""
     shutil.copyfile(reference, staging / REFERENCE_FILE)
     if GATE_FILE not in source.manifest.files:
         problem = f"it has no {GATE_FILE}, the held-out cycles that figures are measured on: add it and seal"
@@ -109,6 +113,17 @@ def take_along(source: Bundle, staging: Path, reference: Path) -> None:
     for name in source.manifest.files:
         if name not in {MODEL_FILE, REFERENCE_FILE}:
             shutil.copyfile(source.directory / name, staging / name)
+
+
+def _answer_again(bundle: Bundle) -> None:
+    """Golden answers are those of the very model: the same questions, answered anew."""
+    if GOLDEN_FILE not in bundle.manifest.files:
+        return
+    path = bundle.directory / GOLDEN_FILE
+    old = msgspec.json.decode(path.read_bytes(), type=Golden)
+    asked = [[(cycle.inputs, cycle.in_force) for cycle in run] for run in old.runs]
+    new = written(bundle, [ranged(limits) for limits in old.outputs], asked)
+    path.write_bytes(msgspec.json.encode(new) + b"\n")
 
 
 def tools() -> dict[str, str]:
