@@ -50,5 +50,7 @@ class Past:
         """Of moments that began as these did, those from the newest one known here on."""
         if not self._moments:
             return moments
-        newest = self._moments[-1].at
-        return [moment for moment in moments if moment.at >= newest]
+        newest, first = self._moments[-1].at, len(moments)
+        while first and moments[first - 1].at >= newest:
+            first -= 1
+        return moments[first:]

@@ -1,11 +1,10 @@
 """A bundle takes over from another while decisions run: real workers, real bundles."""
 
 import asyncio
-import itertools
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import psutil
@@ -17,6 +16,7 @@ from gateway.core.decision import Proposal
 from gateway.core.errors import InferenceError
 from gateway.inference.client import ModelEngine
 from gateway.inference.served import ServedModel
+from tests.model_load import Load, agreed, swap
 from tests.unit.inference_demo import BUFFER_TANK, RECKLESS, demo_definitions, in_force, snapshot
 
 pytestmark = pytest.mark.integration
@@ -25,10 +25,6 @@ CLOCK = SystemClock()
 
 def _make(folder: Path, on_lost: Callable[[], None]) -> ModelEngine:
     return ModelEngine(folder, demo_definitions(), "cpu", on_lost=on_lost)
-
-
-async def _agreed(_fresh: ModelEngine) -> None:
-    """Nobody has anything against it."""
 
 
 @pytest_asyncio.fixture
@@ -60,7 +56,7 @@ async def test_after_a_swap_the_answers_are_those_of_a_fresh_engine_with_the_sam
         for at in range(30):
             await _propose(served, float(at), 40.0 + at / 5)
             await _propose(twin, float(at), 40.0 + at / 5)
-        await served.take(RECKLESS, _agreed)
+        await served.take(RECKLESS, agreed)
         sent = served.engine.statistics().histories_sent
         for at in range(30, 40):
             ours, theirs = await _propose(served, float(at), 46.0), await _propose(twin, float(at), 46.0)
@@ -82,13 +78,13 @@ async def test_requests_under_way_end_on_the_old_worker_and_then_it_is_gone(
     process = psutil.Process(old.pid)
     under_way: list[asyncio.Task[Proposal]] = []
 
-    async def agreed(_fresh: ModelEngine) -> None:
+    async def asked_meanwhile(_fresh: ModelEngine) -> None:
         under_way.extend(
             asyncio.create_task(_propose(served, 0.0, point=f"p{number}")) for number in range(8)
         )
         await asyncio.sleep(0)  # they are with the old worker now
 
-    await served.take(second, agreed)
+    await served.take(second, asked_meanwhile)
     proposals = await asyncio.gather(*under_way)
 
     assert len(proposals) == 8
@@ -107,60 +103,20 @@ async def _killed(engine: ModelEngine) -> None:
             await asyncio.sleep(0)
 
 
-async def _under_load(served: ServedModel, until: asyncio.Event, outcomes: list[object]) -> None:
-    """50 requests a second by five points; each outcome is a proposal or an error in words."""
-    numbers = itertools.count()
-    asked: set[asyncio.Task[None]] = set()
-
-    async def one(number: int) -> None:
-        deadline = Deadline.after(2.0, CLOCK)
-        taken = snapshot(CLOCK.monotonic(), temperature=40.0 + number % 20), in_force(), deadline
-        try:
-            outcomes.append(await served.for_point(f"p{number % 5}").propose(*taken))
-        except Exception as exc:  # noqa: BLE001  # whatever it is, the test counts it
-            outcomes.append(exc)
-
-    loop = asyncio.get_running_loop()
-    due = loop.time()
-    while not until.is_set():
-        task = asyncio.create_task(one(next(numbers)))
-        asked.add(task)
-        task.add_done_callback(asked.discard)
-        due = max(due + 0.02, loop.time())
-        try:
-            async with asyncio.timeout_at(due):
-                await until.wait()
-        except TimeoutError:
-            pass
-    while asked:
-        await asyncio.wait(set(asked))
-
-
-async def _swaps_under_load(
-    served: ServedModel, swaps: int, folders: tuple[Path, ...], each: Callable[[int], Awaitable[None]]
-) -> list[object]:
-    until, outcomes = asyncio.Event(), list[object]()
-    load = asyncio.create_task(_under_load(served, until, outcomes))
+async def test_swaps_under_load_lose_nothing(served: ServedModel, second: Path) -> None:
+    load, until = Load(served, per_s=50.0, deadline_s=2.0), asyncio.Event()
+    loading = asyncio.create_task(load.run(until))
     try:
-        for number in range(swaps):
-            await served.take(folders[number % len(folders)], _agreed)
-            await each(number)
+        await swap(served, (RECKLESS, second), 8)
     finally:
         until.set()
-        await load
-    return outcomes
+        await loading
 
-
-async def test_swaps_under_load_lose_nothing(served: ServedModel, second: Path) -> None:
-    async def each(_number: int) -> None:
-        """Nothing between two swaps."""
-
-    outcomes = await _swaps_under_load(served, 5, (RECKLESS, second), each)
-
-    assert len(outcomes) > 100
-    assert [outcome for outcome in outcomes if not isinstance(outcome, Proposal)] == []
-    assert len({outcome.model_digest for outcome in outcomes if isinstance(outcome, Proposal)}) == 2
-    assert served.swap_statistics().swaps == 5
+    assert load.lost == []
+    assert load.asked > 50
+    assert len(load.digests) == 2
+    assert served.statistics().proposals == len(load.answered_ms)
+    assert served.swap_statistics().swaps == 8
 
 
 def _broken(folder: Path) -> None:
@@ -185,7 +141,7 @@ async def test_a_bundle_that_cannot_be_served_changes_nothing(
     await _propose(served, 0.0)
 
     with pytest.raises(InferenceError, match=r"second|bundle"):
-        await served.take(second, _agreed)
+        await served.take(second, agreed)
 
     assert (served.engine, served.engine.pid) == (old, pid)
     assert await _propose(served, 1.0)
@@ -204,7 +160,7 @@ async def test_a_bundle_too_slow_for_the_deadline_changes_nothing(second: Path) 
     await slow.start()
     try:
         with pytest.raises(InferenceError, match="use a smaller model or a longer deadline"):
-            await slow.take(second, _agreed)
+            await slow.take(second, agreed)
         assert slow.bundle.directory == BUFFER_TANK
         assert await _propose(slow, 0.0)
     finally:
@@ -271,7 +227,7 @@ async def test_only_losses_of_the_engine_in_service_are_told(second: Path) -> No
 
         with pytest.raises(InferenceError):
             await served.take(second, killed_before)
-        await served.take(second, _agreed)
+        await served.take(second, agreed)
         assert heard == []
         assert served.engine.pid is not None
         os.kill(served.engine.pid, signal.SIGKILL)
