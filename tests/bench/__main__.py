@@ -23,7 +23,9 @@ BENCHMARKS = (
     "closed_loop",
     "decision_latency",
     "guided",
+    "inference",
     "memory",
+    "model_swap",
     "safe_interval",
     "solver",
     "swap",
@@ -59,6 +61,8 @@ def _run(name: str, options: argparse.Namespace, console: Console) -> list[Figur
         run = partial(run, seeds=options.seeds, steps=options.steps, plot=options.plot)
     if name == "tclab":
         run = partial(run, seeds=options.seeds, steps=options.steps, first=options.first_seed)
+    if name == "inference":
+        run = partial(run, parts=tuple(options.parts), minute_s=options.minute)
     result: list[Figure] = run(console)
     return result
 
@@ -88,6 +92,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=10, help="closed_loop, tclab: how many seeds")
     parser.add_argument("--steps", type=int, default=600, help="closed_loop, tclab: decisions in a run")
     parser.add_argument("--first-seed", type=int, default=0, help="tclab: the first of the seeds")
+    parser.add_argument("--parts", nargs="*", default=(), help="inference: some of its parts; default: all")
+    parser.add_argument(
+        "--minute", type=float, default=12.0, help="inference: seconds after a start that count"
+    )
     parser.add_argument("--plot", type=Path, help="closed_loop: write the level over time as a PNG")
     return parser
 
