@@ -15,11 +15,12 @@ from gateway.core.errors import InferenceError
 from gateway.inference.block_pool import Appended, Sequence
 from gateway.inference.bundle import Architecture
 from gateway.inference.cuda_plan import BUCKETS, WARM_UP_RUNS, Feeds, Layout, bucket_of, graph_id, pack
-from gateway.inference.ort_session import Provider, device_of, open_session
+from gateway.inference.ort_session import Provider, device_of, open_session, providers_for
 from gateway.inference.paged_graph import Paged
 from gateway.inference.rows import Row
 from gateway.inference.tokenizer import Token
 
+_CUDA = "CUDAExecutionProvider"
 _ON_THE_HOST = frozenset({"bounds"})  # the operator reads it there, or it would stall the device each step
 
 
@@ -48,15 +49,15 @@ class PagedAttentionSession:
         capture: bool = True,
     ) -> None:
         """`longest` tokens stand in one sequence at the most. Raises `InferenceError` without a device."""
-        options = {"enable_cuda_graph": "1"} if capture else None
-        self._session, self.truth = open_session(model, provider, options)
-        self._device = device_of(self.truth)
-        if self._device != "cuda":
+        if providers_for(provider)[0] != _CUDA:
             message = (
                 f"model `{model}` keeps its pages by PagedAttention, which runs on CUDA only: "
                 "use a machine with a CUDA device, or a bundle for `paged_graph`"
             )
             raise InferenceError(message)
+        options = {"enable_cuda_graph": "1"} if capture else None
+        self._session, self.truth = open_session(model, provider, options)
+        self._device = device_of(self.truth)
         self.digest = hashlib.sha256(model.read_bytes()).hexdigest()
         half = architecture.head_dim // 2
         self._layout = Layout(

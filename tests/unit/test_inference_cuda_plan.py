@@ -16,13 +16,14 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from gateway.core.errors import InferenceError
+from gateway.inference.backends import make_backend
 from gateway.inference.block_pool import Appended, BlockPool, Sequence
+from gateway.inference.bundle import Window
 from gateway.inference.cuda_plan import BUCKETS, EAGER, Layout, bounds, bucket_of, graph_id, pack
-from gateway.inference.paged_cuda import PagedAttentionCuda
 from gateway.inference.rows import Row
 from gateway.inference.tokenizer import Token
 from gateway.inference.training.graph_cuda import write_cuda_graph
-from tests.unit.random_decoder import BLOCK, MINUTE, random_weights, recomputed
+from tests.unit.random_decoder import BLOCK, MINUTE, for_cuda, random_weights, recomputed, write_decoder
 
 PAGES, WINDOW, SEED = 24, 40, 5
 HALF = MINUTE.head_dim // 2
@@ -199,14 +200,12 @@ def test_graph_and_plan_together_compute_what_one_banded_pass_computes(
     assert not banded or all(sequence.first > 0 for sequence in held)
 
 
-def test_without_a_device_it_says_what_to_use_instead(tmp_path: Path) -> None:
-    written(tmp_path / "model.onnx", banded=True)
-    with pytest.raises(InferenceError, match=r"cannot be loaded|runs on CUDA only"):
-        PagedAttentionCuda(
-            tmp_path / "model.onnx",
-            MINUTE.architecture,
-            pages=PAGES,
-            block=BLOCK,
-            provider="cpu",
-            longest=100,
-        )
+def test_a_bundle_for_cuda_loads_anywhere_and_says_what_to_use_where_it_cannot_run(tmp_path: Path) -> None:
+    plain = write_decoder(
+        tmp_path / "cpu", MINUTE, inputs=3, outputs=3, window=Window("swa", WINDOW), quantized=None
+    )
+    bundle = for_cuda(plain, tmp_path / "cuda", MINUTE)
+
+    assert bundle.facts["backend"] == "paged_attention"
+    with pytest.raises(InferenceError, match=r"runs on CUDA only: use a machine with a CUDA device"):
+        make_backend(bundle, provider="cpu", pages=PAGES)
