@@ -100,13 +100,13 @@ RECIPES = {
         expert="constraint-aware",
         window=Window(mode="swa", length=192),  # 24 cycles in each layer
         seed=20_260_105,
-        runs=600,
+        runs=400,
         cycles=160,
         short=Crop(12, 32),
-        long=Crop(48, 12),
+        long=Crop(40, 12),
         short_steps=800,
-        long_steps=1200,
-        rounds=4,
+        long_steps=900,
+        rounds=2,
         round_steps=300,
     ),
     "reckless": Recipe(
