@@ -1,0 +1,138 @@
+"""`o3ctl model` on the running demo: armed points, restarts, kills in the middle (S23, S24, S27)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import LinkError
+from gateway.storage.chain import open_for_reading
+from gateway.storage.reading import AuditEvent, events
+from tests.integration.house import POINT, ROOT, House, tell
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+CONFIGURED, SECOND = "buffer-tank", "second"
+
+
+class OwnBundles(House):
+    """The demo with bundles of its own: the configured one, the same under another name, and a broken one."""
+
+    rules = "shadow"
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        bundles = self.folder / "bundles"
+        shipped = ROOT / "gateway" / "inference" / "bundles" / CONFIGURED
+        for name in (CONFIGURED, SECOND, "broken"):
+            shutil.copytree(shipped, bundles / name)
+        (bundles / "broken" / "model.onnx").write_bytes(b"not a model")
+        another = bundles / SECOND / "bundle.json"  # another model by its digest, the same by what it wants
+        another.write_text(another.read_text().replace('"revision":', '"revision" :'))
+        config = self.folder / "gateway.toml"
+        lines = [line for line in config.read_text().splitlines() if not line.startswith("bundles_dir")]
+        at = lines.index("[gateway]") + 1
+        lines[at:at] = ['bundles_dir = "bundles"', f'model_change = "{self.rules}"']
+        config.write_text("\n".join(lines) + "\n")
+
+    async def served_by(self) -> str:
+        """The name of the bundle in service."""
+        ((model),) = await self.asked("model.list")
+        return str(model["bundle"])
+
+    def events(self, kind: str) -> list[AuditEvent]:
+        """What the audit log says, oldest first."""
+        with closing(open_for_reading(self.state / "audit.sqlite")) as db:
+            return [event for event in reversed(events(db, 1000, None)) if event.kind == kind]
+
+
+class KeptArmed(OwnBundles):
+    """The same under rules that let a point stay armed."""
+
+    rules = "keep"
+
+
+async def _until(holds: Callable[[], Any], house: OwnBundles, timeout_s: float, what: str) -> None:
+    """Wait for more of the Feed until it is so."""
+    await house.until(lambda _p: bool(holds()), timeout_s, what)
+
+
+async def test_s27_an_armed_point_leaves_armed_and_the_choice_outlives_a_kill(tmp_path: Path) -> None:
+    async with OwnBundles(tmp_path) as house:
+        await house.arm()
+        refused = await house.ask("model.load", {"bundle": "broken"}, deadline_ms=60_000.0)
+        assert "`broken` did not take over" in refused.error
+        kept = await house.ask("model.load", {"bundle": SECOND, "keep_armed": True})
+        assert "do not let a point stay armed" in kept.error
+        assert house.picture.mode == "armed"
+        assert await house.served_by() == CONFIGURED
+
+        loaded = await house.ask("model.load", {"bundle": SECOND}, deadline_ms=60_000.0)
+        assert loaded.ok, loaded.error
+        await house.until(lambda p: p.mode == "shadow", 5, "out of armed")
+        (event,) = house.events("model")
+        assert event.what["armed"] == POINT
+        assert event.what["to"] == SECOND
+        assert event.what["from_digest"] != event.what["to_digest"]
+
+        await house.stop_daemon(signal.SIGKILL)
+        decided = len(house.picture.decisions)
+        await house.start_daemon()
+        await house.until(lambda p: len(p.decisions) > decided + 1, 60, "decisions after the kill")
+        assert await house.served_by() == SECOND
+        assert house.picture.mode == "shadow"
+        await house.asked("model.rollback")
+        assert await house.served_by() == CONFIGURED
+
+
+async def test_s23_s27_kept_armed_it_decides_on_and_a_bundle_that_keeps_dying_is_left(tmp_path: Path) -> None:
+    async with KeptArmed(tmp_path) as house:
+        await house.arm()
+        started, decided = time.monotonic(), len(house.picture.decisions)
+        loaded = await house.ask("model.load", {"bundle": SECOND, "keep_armed": True}, deadline_ms=60_000.0)
+        assert loaded.ok, loaded.error
+        await house.until(lambda p: p.wrote(time.monotonic() - 0.01), 15, "a write by the new model")
+        assert house.picture.mode == "armed"
+        assert house.picture.in_control
+        meanwhile = [view for view in house.picture.since(started) if "worker" in view.reason]
+        assert meanwhile == []
+        tell(f"{len(house.picture.decisions) - decided} decisions around the swap, none lost")
+
+        await house.stop_daemon(signal.SIGKILL)
+        await house.start_daemon()
+        await house.until(lambda p: p.mode == "armed" and p.in_control, 60, "armed again by itself (S23)")
+        assert await house.served_by() == SECOND
+
+        for _ in range(3):
+            (pid, *_rest) = house.kill("engine")
+            await _until(lambda gone=pid: house.pids("engine") not in ([], [gone]), house, 20, "a new worker")  # type: ignore[misc]
+        await house.until(lambda p: p.seen_alarm_with("was lost 3 times"), 30, "the alarm")
+        assert await house.served_by() == CONFIGURED
+        assert house.events("model")[-1].who == "gateway"
+        assert house.picture.mode == "armed"
+
+
+async def test_a_daemon_killed_in_the_middle_of_a_swap_serves_the_old_one(tmp_path: Path) -> None:
+    async with OwnBundles(tmp_path) as house:
+        (serving,) = house.pids("engine")
+        asking = asyncio.create_task(house.ask("model.load", {"bundle": SECOND}, deadline_ms=60_000.0))
+        async with asyncio.timeout(20):
+            while house.pids("engine") == [serving]:  # noqa: ASYNC110  # a process table gives no event
+                await asyncio.sleep(0.005)
+        await house.stop_daemon(signal.SIGKILL)
+        with contextlib.suppress(LinkError):
+            assert not (await asking).ok
+        decided = len(house.picture.decisions)
+        await house.start_daemon()
+        await house.until(lambda p: len(p.decisions) > decided + 1, 60, "decisions after the kill")
+        assert await house.served_by() == CONFIGURED
+        assert house.events("model") == []
