@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections import Counter
 from fractions import Fraction
 
 import pytest
+import z3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.solver.affine import Affine
+from gateway.solver.affine import Affine, Atom, Every, Formula
 from gateway.solver.check import millis_up
 from gateway.solver.condense import Plan, condense
 from gateway.solver.hull import Asked, Hull, reach, whole
-from gateway.solver.interval import SCALE
+from gateway.solver.interval import SCALE, Box
 from gateway.solver.judge import Judge
 from gateway.solver.predict import observe
 from gateway.solver.query import Query
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.shelf import Shelf
-from gateway.solver.terms import Answer
+from gateway.solver.terms import Answer, Bounds, Terms, solver
 from tests.unit.solver_demo import PATIENT, Situation, proposal, rule_set
 
 NAMES = ("a", "b", "c", "d")
@@ -69,6 +72,7 @@ def test_the_hull_and_the_exact_rows_agree_in_boxes_of_every_kind(rules: RuleSet
     judge = Judge(rules, PATIENT)
     prepared = judge.prepare(millis_up(0.3), millis_up(1.2))
     seen: set[Answer] = set()
+    by_ends: Counter[bool] = Counter()
     for _ in range(60):
         here = Situation(
             level=rng.choice((0.32, 0.5, 2.0, 3.4, 3.58, rng.uniform(0.3, 3.6))),
@@ -86,10 +90,50 @@ def test_the_hull_and_the_exact_rows_agree_in_boxes_of_every_kind(rules: RuleSet
             said = exact.one(index)
             assert asked.any_of({index}) is said
             seen.add(said)
+            broken = [broken_in(box, duty.formula) for duty in plan.duties if duty.rule == index]
+            if None not in broken:  # no alternatives: the ends of the box decide, and nobody need ask Z3
+                assert said is (Answer.SAT if any(broken) else Answer.UNSAT), plan.rules[index].constraint.id
+                by_ends[any(broken)] += 1
         assert asked.any_of(every) is exact.any_of(every)
         exact.close()
         asked.close()
     assert seen == {Answer.SAT, Answer.UNSAT}
+    assert by_ends[True] > 50
+    assert by_ends[False] > 200
+
+
+def broken_in(box: Box, formula: Formula) -> bool | None:
+    """Whether a point of the box breaks limits that must all hold; None where there are alternatives."""
+    match formula:
+        case Atom(Affine(constant, terms), strict):
+            ends = {n: (Fraction(low, SCALE), Fraction(high, SCALE)) for n, (low, high) in box.items()}
+            most = constant + sum(f * ends[n][f > 0] for n, f in terms.items())
+            return most >= 0 if strict else most > 0
+        case Every(parts):
+            found = [broken_in(box, part) for part in parts]
+            return None if None in found else any(found)
+        case _:
+            return None
+
+
+# S7: Z3 knows the whole box: a violation at one corner of it alone, whichever it is, is found.
+@pytest.mark.parametrize("corner", list(itertools.product((0, 1), repeat=2)), ids=str)
+def test_s7_a_violation_at_one_corner_of_the_premises_is_found_by_z3(corner: tuple[int, int]) -> None:
+    context = z3.Context()
+    terms_, solver_ = Terms(context), solver(context, PATIENT)
+    names = [terms_.name(name) for name in ("a", "b")]
+    for whole_units in (False, True):
+        solver_.push()
+        bounds = Bounds(context, solver_, whole=whole_units)
+        for name in names:
+            bounds.state(name, -SCALE, 3 * SCALE)
+        unit = SCALE if whole_units else 1
+        signs = [1 if end else -1 for end in corner]
+        most = sum(sign * (3 if end else -1) for sign, end in zip(signs, corner, strict=True)) * unit
+        sum_ = terms_.total(Fraction(0), zip(signs, names, strict=True))
+        assert str(solver_.check(sum_ >= most)) == "sat"
+        assert str(solver_.check(sum_ > most)) == "unsat"
+        solver_.pop()
 
 
 # S2: rounding a factor is covered only as far as the hull's room goes; beyond it the exact rows are asked.
