@@ -21,13 +21,16 @@ from dataclasses import dataclass
 from math import lcm
 from typing import NamedTuple
 
+import numpy as np
+
 from gateway.core.tag import TagId
 from gateway.solver.condense import Plan
 from gateway.solver.counts import ALWAYS, Condition, Span, all_of, line, one_of
 from gateway.solver.interval import ProductRow, Row, Rows, scaled
 from gateway.solver.predict import Facts
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.tracks import Track, tracks
+from gateway.solver.settled import LinearRows, joined, registers
+from gateway.solver.tracks import Memo, Track, tracks
 
 _MOST_CORNERS = 64
 _MOST_PINNED = 64  # combinations of values in force, whole numbers and truths told apart
@@ -73,10 +76,19 @@ class Folding:
         self._rules, self._plan, self._order = rules, plan, tuple(order)
         self._rows: list[_Row] = []
         self._row_of: dict[Row, int] = {}
+        self._memo: Memo = {}
         self._torn: dict[tuple[_Node, ...], tuple[str, ...]] = {}
         self._moving = frozenset(n for n in plan.symbols if n.startswith(("new:", "rate:", "e", "b")))
         demanded = ((d.rule, scaled(d.formula).formula) for d in plan.duties if plan.rules[d.rule].binding)
         self._formulas = [(rule, self._node(formula)) for rule, formula in dict.fromkeys(demanded)]
+        self._linear = LinearRows(
+            [(row.constant, {} if row.products else joined(row.known, row.moving)) for row in self._rows],
+            [registers(rules.variables[tag]) for tag in self._order],
+        )
+        self._plain = np.array(
+            [not row.products and not any(n.startswith("b") for n, _ in row.moving) for row in self._rows],
+            dtype=np.bool_,
+        )
 
     def state(
         self, facts: Facts, common: Mapping[str, Span], choices: Mapping[str, tuple[int, ...]]
@@ -86,19 +98,38 @@ class Folding:
         for name, values in choices.items():
             if name in known and values:
                 known[name] = min(values), max(values)
-        return State(known=known, choices=choices, tracks=tracks(self._rules, self._plan, facts, self._order))
+        return State(
+            known=known,
+            choices=choices,
+            tracks=tracks(self._rules, self._plan, facts, self._order, self._memo),
+        )
 
     def conditions(self, state: State) -> tuple[list[Condition], str]:
         """What all rules together demand of the outputs, or less, and why less."""
-        rows = [self._row(row, state) for row in self._rows]
+        holds = self._holding(state)
+        left = [(rule, node) for rule, node in self._formulas if not _certain(node, holds)]
+        wanted = frozenset(number for _, node in left for number in _rows_of(node))
+        rows = self._found(wanted, state, holds)
         found: list[Condition] = []
         why = ""
-        for rule, node in self._formulas:
+        for rule, node in left:
             condition, reason = self._folded(node, rows, state)
             found.append(condition)
             if reason:
                 why = why or f"`{self._plan.rules[rule].constraint.id}` {reason}"
         return list(dict.fromkeys(found)), why
+
+    def _holding(self, state: State) -> list[bool]:
+        """By row, whether it holds for certain, whatever the outputs are: it says nothing about them."""
+        held: list[bool] = (self._plain & self._linear.hold(state.known, state.tracks)).tolist()
+        return held
+
+    def _found(self, wanted: Iterable[int], state: State, holds: Sequence[bool]) -> dict[int, _Found]:
+        """Some rows by number."""
+        return {
+            number: _Found(ALWAYS, "") if holds[number] else self._row(self._rows[number], state)
+            for number in wanted
+        }
 
     def _node(self, formula: Row | Rows) -> _Node:
         if isinstance(formula, Rows):
@@ -123,7 +154,7 @@ class Folding:
             squares,
         )
 
-    def _folded(self, node: _Node, rows: Sequence[_Found], state: State) -> _Found:
+    def _folded(self, node: _Node, rows: Mapping[int, _Found], state: State) -> _Found:
         if isinstance(node, int):
             return rows[node]
         every, nodes = node
@@ -139,8 +170,9 @@ class Folding:
         if shared <= state.choices.keys():
             pinned = list(self._pinned(shared, state))
             if pinned:
+                mine = frozenset(_rows_of(node))
                 again = [
-                    self._folded(node, [self._row(row, each) for row in self._rows], each) for each in pinned
+                    self._folded(node, self._found(mine, each, self._holding(each)), each) for each in pinned
                 ]
                 return _Found(all_of(p.condition for p in again), next((p.why for p in again if p.why), ""))
         return _Found(self._asked(node, state), SHARED)
@@ -292,6 +324,14 @@ def _slopes(mine: Sequence[tuple[Track, int]], unit: int) -> list[tuple[int, int
             start += factor * q * (unit // den)
         found[slope, start] = None
     return list(found)
+
+
+def _certain(node: _Node, holds: Sequence[bool]) -> bool:
+    """Whether a formula holds because of rows that do."""
+    if isinstance(node, int):
+        return holds[node]
+    every, nodes = node
+    return (all if every else any)(_certain(part, holds) for part in nodes)
 
 
 def _rows_of(node: _Node) -> Iterator[int]:

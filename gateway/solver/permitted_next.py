@@ -18,14 +18,14 @@ from gateway.core.guidance import Guidance, GuidanceCase, GuidanceLevel, Refusal
 from gateway.core.tag import TagId
 from gateway.solver.affine import symbols
 from gateway.solver.boxes import choices
-from gateway.solver.counts import Span, Spans, holds
+from gateway.solver.counts import Spans, holds
 from gateway.solver.folding import Folding
 from gateway.solver.interval import SCALE, Box
 from gateway.solver.judge import Prepared
-from gateway.solver.module import Variable
 from gateway.solver.predict import Facts
 from gateway.solver.projection import Projection, projected
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.settled import registers
 
 _MOST_LINES = 2_000  # of guidance: some 2 ms of an engine's time
 
@@ -122,7 +122,7 @@ class Outlooks:
         for refusal in refusals:
             there, few = _at(refusal.witness, common, several)
             conditions += folding.conditions(folding.state(facts, there, few))[0]
-        domains = [_registers(self._rules.variables[tag]) for tag in key]
+        domains = [registers(self._rules.variables[tag]) for tag in key]
         return Outlook(key, projected(conditions, domains), why)
 
     def _several(self, facts: Facts, common: Box) -> dict[str, tuple[int, ...]]:
@@ -210,12 +210,3 @@ def mask(found: PermittedNext, counts: Sequence[int]) -> list[bool]:
     if isinstance(found, NotKnown):
         return [False] * len(counts)
     return [holds(found.counts, count) for count in counts]
-
-
-def _registers(variable: Variable) -> Span:
-    """The counts that a register can hold; without a range of counts, those in the variable's range."""
-    definition = variable.definition
-    if definition.raw_range is not None:
-        return definition.raw_range
-    ends: list[Fraction] = [(end - definition.offset) / definition.scale for end in variable.range]
-    return floor(min(ends)), ceil(max(ends))

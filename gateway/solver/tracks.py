@@ -73,32 +73,42 @@ class Track:
         return replace(self, high=one, low=one, highs=many, lows=many, loose=False)
 
 
-def tracks(rules: RuleSet, plan: Plan, facts: Facts, order: Sequence[TagId]) -> dict[str, Track]:
-    """By symbol, for one state."""
+Memo = dict[TagId, tuple[object, dict[str, Track]]]  # by output: what its tracks follow from, and they
+
+
+def tracks(
+    rules: RuleSet, plan: Plan, facts: Facts, order: Sequence[TagId], memo: Memo | None = None
+) -> dict[str, Track]:
+    """By symbol, for one state. `memo` is kept by who asks about one rule set, plan and order repeatedly."""
+    memo = {} if memo is None else memo
     named: dict[str, list[str]] = {str(tag): [] for tag in order}
     for name in plan.symbols:
         if name.startswith(("new:", "rate:", "e", "b")):
             named[name.partition(":")[2]].append(name)
     found: dict[str, Track] = {}
     for place, tag in enumerate(order):
-        found.update(_of_output(rules, facts, tag, place, named[tag]))
+        pasts = tuple(_pasts(facts, tag, rules.modules[0].step))
+        told = facts.old[tag], pasts
+        if tag not in memo or memo[tag][0] != told:
+            memo[tag] = told, dict(_of_output(rules, facts, tag, place, named[tag], pasts))
+        found.update(memo[tag][1])
     return found
 
 
 def _of_output(
-    rules: RuleSet, facts: Facts, tag: TagId, place: int, names: Sequence[str]
+    rules: RuleSet,
+    facts: Facts,
+    tag: TagId,
+    place: int,
+    names: Sequence[str],
+    pasts: Sequence[tuple[Fraction, Fraction]],
 ) -> Iterator[tuple[str, Track]]:
     variable = rules.variables[tag]
     scale, offset = variable.definition.scale, variable.definition.offset
     value = _point(scale, offset)
     old = facts.old[tag]
     before = outward(min(old), max(old))
-    rates = tuple(
-        dict.fromkeys(
-            _point(scale / within, (offset - past) / within)
-            for past, within in _pasts(facts, tag, rules.modules[0].step)
-        )
-    )
+    rates = tuple(dict.fromkeys(_point(scale / within, (offset - past) / within) for past, within in pasts))
     most, least = Point(0, before[1], 1), Point(0, before[0], 1)
     lines = ((value, most, least), rates)
     crossings = sorted({c for several in lines for c in _crossings(several)})
