@@ -17,7 +17,8 @@ MOST_FILE_BYTES = 1 << 30  # of one file; a graph itself is under 2 GiB by its f
 MOST_DESCRIPTION_BYTES = 4 << 20
 
 # How a graph names a file beside it: key 1 `location`, value 2 the name, both as length and text.
-_LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f])")
+_KEY = b"\x0a\x08location"
+_LOCATION = re.compile(re.escape(_KEY) + rb"\x12([\x01-\x7f])", re.DOTALL)
 
 
 class BundleError(InferenceError):
@@ -62,7 +63,14 @@ def check_files(directory: Path, files: Mapping[str, FileSpec]) -> None:
                 directory, f"file name `{name}` leaves the bundle: remove it from {BUNDLE_FILE}"
             )
         _check_file(directory, name, spec)
-    for name in external_files(directory / MODEL_FILE):
+    named = external_files(directory / MODEL_FILE)
+    if named is None:
+        problem = (
+            f"{MODEL_FILE} keeps weights in files whose names cannot be read "
+            "(over 127 bytes, or in an unusual place): save it again with short names"
+        )
+        raise BundleError(directory, problem)
+    for name in named:
         if name not in files:
             problem = (
                 f"{MODEL_FILE} keeps weights in `{name}`, which {BUNDLE_FILE} does not list: "
@@ -71,9 +79,11 @@ def check_files(directory: Path, files: Mapping[str, FileSpec]) -> None:
             raise BundleError(directory, problem)
 
 
-def external_files(model: Path) -> list[str]:
-    """Names of files in which a graph keeps weights, each once."""
+def external_files(model: Path) -> list[str] | None:
+    """Names of files in which a graph keeps weights, each once; None where one of them cannot be read."""
     content = model.read_bytes()
+    if content.count(_KEY) != len(_LOCATION.findall(content)):
+        return None
     found = (
         content[match.end() : match.end() + match.group(1)[0]].decode("utf-8", "replace")
         for match in _LOCATION.finditer(content)

@@ -41,7 +41,7 @@ def seal(directory: Path) -> AnyBundle:
         )
     listed = description.get("files", {})
     try:
-        names = dict.fromkeys((MODEL_FILE, *external_files(directory / MODEL_FILE), *listed))
+        names = dict.fromkeys((MODEL_FILE, *(external_files(directory / MODEL_FILE) or ()), *listed))
         description["files"] = {
             name: {"sha256": digest_of(directory / name), "bytes": (directory / name).stat().st_size}
             for name in names

@@ -31,6 +31,8 @@ from gateway.inference.stateless_model import Rows, StatelessModel
 
 _MOST_SESSIONS = 1024  # the one that was used longest ago is forgotten: its next request brings the history
 
+_NOT_GUIDED = "a stateless model answers all at once: nothing is decoded along guidance"
+
 _Row = NDArray[np.float64]  # [tags]: what is measured, then what was in force at that moment
 
 
@@ -277,6 +279,7 @@ class StatelessEngine:
             reused_tokens=0,
             computed_tokens=0,
             engine_ms=(time.perf_counter() - job.began) * 1e3,
+            because=_NOT_GUIDED if job.request.guided_until is not None else "",
         )
 
 

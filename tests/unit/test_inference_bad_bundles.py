@@ -145,6 +145,28 @@ def test_weights_beside_the_graph_that_nobody_vouches_for(copied: Callable[[Path
     assert "model.onnx.data" in load_any(folder).manifest.files
 
 
+@pytest.mark.parametrize("name", ["n" * 200, "model.onnx.data"])
+def test_weights_beside_the_graph_whose_name_nobody_can_read(
+    copied: Callable[[Path], Path], name: str
+) -> None:
+    """A long name, or one that stands before its key: the runtime would read the file, unchecked."""
+    folder = copied(GENAI_LLAMA)
+    model = onnx.load(folder / "model.onnx", load_external_data=False)
+    for weights in model.graph.initializer:
+        for entry in weights.external_data:
+            entry.value = name if entry.key == "location" else entry.value
+    content = model.SerializeToString()
+    if len(name) < 128:
+        key, value = b"\x0a\x08location", b"\x12\x0f" + name.encode()
+        assert content.count(key + value)
+        content = content.replace(key + value, value + key)
+    (folder / "model.onnx").write_bytes(content)
+    edit(folder, lambda m: m.update(files={}))
+
+    with pytest.raises(InferenceError, match=r"names cannot be read .*: save it again with short names"):
+        seal(folder)
+
+
 def test_weights_beside_the_graph_that_were_exchanged(copied: Callable[[Path], Path]) -> None:
     folder = copied(GENAI_LLAMA)
     data = folder / "model.onnx.data"
