@@ -250,6 +250,7 @@ def _check_supported(bundle: Bundle) -> None:
         f"export it as one of {', '.join(f'`{kind}` of {bits} bits' for kind, bits in STORED)}": (
             (quantization.kind, quantization.bits) not in STORED
         ),
+        "there is no input or no output tag: export it again": not (manifest.inputs and manifest.outputs),
         "the confidence table needs one rate more than edges: export it again": (
             manifest.confidence is not None
             and len(manifest.confidence.hit_rate) != len(manifest.confidence.edges) + 1
@@ -263,7 +264,6 @@ def _check_supported(bundle: Bundle) -> None:
             manifest.familiarity is not None
             and not manifest.familiarity.fits(len(manifest.inputs), len(manifest.outputs))
         ),
-        "there is no input or no output tag: export it again": not (manifest.inputs and manifest.outputs),
     }
     for problem, wrong in problems.items():
         if wrong:

@@ -58,7 +58,7 @@ def test_a_folder_without_a_bundle_is_refused(tmp_path: Path) -> None:
     ("change", "sentence"),
     [
         (lambda m: m["quantization"].update(kind="int4"), "quantization `int4` of 8 bits is not supported"),
-        (lambda m: m["quantization"].update(bits=4), "of 4 bits is not supported"),
+        (lambda m: m["quantization"].update(bits=3), "of 3 bits is not supported"),
         (lambda m: m["window"].update(mode="ring"), "window mode `ring` is not supported"),
         (lambda m: m.update(format=2), "format 2 is not known"),
         (lambda m: m.update(colour="red"), "unknown field"),
