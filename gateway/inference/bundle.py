@@ -250,7 +250,6 @@ def _check_supported(bundle: Bundle) -> None:
         f"export it as one of {', '.join(f'`{kind}` of {bits} bits' for kind, bits in STORED)}": (
             (quantization.kind, quantization.bits) not in STORED
         ),
-        "there is no input or no output tag: export it again": not (manifest.inputs and manifest.outputs),
         "the confidence table needs one rate more than edges: export it again": (
             manifest.confidence is not None
             and len(manifest.confidence.hit_rate) != len(manifest.confidence.edges) + 1
@@ -260,6 +259,7 @@ def _check_supported(bundle: Bundle) -> None:
             and manifest.confidence.calibration is not None
             and not manifest.confidence.calibration.temperature > 0
         ),
+        "there is no input or no output tag: export it again": not (manifest.inputs and manifest.outputs),
         "the rows of `familiarity` do not fit the tags: export it again": (
             manifest.familiarity is not None
             and not manifest.familiarity.fits(len(manifest.inputs), len(manifest.outputs))
