@@ -41,9 +41,10 @@ __all__ = [
 class Checker(Protocol):
     """Judges proposals under rule sets it has been given."""
 
-    def prepare(self, request: CheckRequest) -> None:
+    def prepare(self, request: CheckRequest, order: tuple[TagId, ...] = ()) -> None:
         """A check on these premises will be asked for; what is proposed in `request` does not count.
 
+        With an `order` of outputs, `guidance` for it as well.
         Never waits and promises nothing: a check says the same without it, only later.
         """
         ...

@@ -82,7 +82,8 @@ class OutputMask:
     def decode(self, logits: NDArray[np.float32], permitted: Spans | None = None) -> DecodedOutput:
         """The answer for `logits` `[vocabulary]`; raises `InferenceError` when they are not finite.
 
-        `permitted` is not empty and `within` the range: no other count is answered.
+        `permitted` is not empty and `within` the range: no other count is answered. One that is answered
+        without it stays where it is among them.
         """
         row = logits.astype(np.float64)
         weights = np.exp(row - row.max())
@@ -94,16 +95,14 @@ class OutputMask:
         share = allowed / mass
         kept = 1.0
         wanted = self._wanted(share)
-        if permitted is None:
-            raw = self._limits.nearest(wanted)
-        else:
+        raw = self._limits.nearest(wanted)
+        if permitted is not None:
             mask = self._mask(permitted)
-            if not mask.all():
-                kept = float(share[mask].sum())
+            kept = 1.0 if mask.all() else float(share[mask].sum())
+            if not holds(permitted, raw):
                 if kept >= LEAST_SHARE:
                     wanted = self._wanted(np.where(mask, share, 0.0) / kept)
-            raw = self._limits.nearest_of(permitted, wanted)
-            if not mask.all():
+                raw = self._limits.nearest_of(permitted, wanted)
                 wanted = float(self._limits.value(raw))
         near = np.abs(np.arange(len(share)) - np.interp(wanted, self._knots, np.arange(len(share)))) <= 1.0
         return DecodedOutput(

@@ -92,6 +92,15 @@ class Session:
             backend.close(cache)
 
 
+@dataclass(slots=True)
+class _Row:
+    """Outputs of one cycle that are decoded, and the logits that each is decoded from."""
+
+    start: int  # position of the first output's token
+    logits: list[Logits]
+    decoded: list[DecodedOutput] = field(default_factory=list)
+
+
 class Writer:
     """Turns requests into work for one bundle."""
 
@@ -219,23 +228,38 @@ class Writer:
     def _decode(
         self, session: Session, pending: list[Token], observed: list[Token], awaited: Awaited | None
     ) -> Generator[Want | Hold, Logits, list[DecodedOutput]]:
-        """Append and decode; each output is rounded to its register value before the next one sees it."""
+        """Append and decode; each output is rounded to its register value before the next one sees it.
+
+        While guidance is on its way all outputs are decoded without. Those that it changes nothing of stay.
+        """
         logits = session.first_logits = yield Want(session.cache, pending + observed, prefill=False)
         session.tail = list(observed)
+        row = _Row(self._backend.span(session.cache).end, [logits])
         if awaited is not None and awaited.open:
-            logits = yield Hold(awaited)
-        decoded: list[DecodedOutput] = []
+            yield from self._decode_row(session, row, None)
+            if awaited.open:
+                yield Hold(awaited)
+        yield from self._decode_row(session, row, awaited)
+        return row.decoded
+
+    def _decode_row(self, session: Session, row: _Row, awaited: Awaited | None) -> Generator[Want, Logits]:
+        """Decode all outputs, again from the first on that what is `awaited` would have otherwise."""
         for at, (mask, codec) in enumerate(zip(self._masks, self._tokenizer.outputs, strict=True)):
             permitted = None
             if awaited is not None:
-                permitted = awaited.counts([each.raw for each in decoded], mask, len(self._masks))
-            output = mask.decode(logits, permitted)
-            decoded.append(output)
+                permitted = awaited.counts([each.raw for each in row.decoded[:at]], mask, len(self._masks))
+            output = mask.decode(row.logits[at], permitted)
+            if at < len(row.decoded) and row.decoded[at].raw == output.raw:
+                row.decoded[at] = output
+                continue
+            if len(row.logits) > at + 1:
+                self._backend.truncate(session.cache, row.start + at)
+                del row.logits[at + 1 :], session.tail[len(self._tokenizer.inputs) + at :]
+            row.decoded[at:] = [output]
             if at + 1 < len(self._masks):
                 token = codec.encode(float(output.value))
-                logits = yield Want(session.cache, [token], prefill=False)
+                row.logits.append((yield Want(session.cache, [token], prefill=False)))
                 session.tail.append(token)
-        return decoded
 
     def _forget_unseen(self, session: Session) -> None:
         """Give back memory no query from here on can see.

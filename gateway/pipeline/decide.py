@@ -161,13 +161,14 @@ class Decider:
         guide = self._guide(work, deadline)
         # Once the model is asked, the checker gets ready for whatever it will propose. Not before: waking one
         # process may put this one to sleep.
-        ahead = asyncio.get_running_loop().call_soon(self._prepare, work)
+        ahead = None if guide else asyncio.get_running_loop().call_soon(self._prepare, work)
         try:
             if request.what_if is not None:
                 return await point.proposer.propose_aside(work.snapshot, previous, deadline, guide)
             return await point.proposer.propose(work.snapshot, previous, deadline, guide)
         finally:
-            ahead.cancel()
+            if ahead is not None:
+                ahead.cancel()
 
     def _guide(self, work: Working, deadline: Deadline) -> Guide | None:
         if not work.point.settings.guided:

@@ -41,9 +41,13 @@ class GuidedDecoding:
         return GuidanceStatistics(self._guided, self._unguided, self._attempts, self._refused)
 
     def guide(self, work: Working, request: CheckRequest, deadline: Deadline) -> Guide:
-        """What the model may ask once it knows in which order it decodes; `request` tells the premises."""
+        """What the model may ask; it knows in which order it decodes. `request` tells the premises."""
+        if work.point.decodes and not work.refused:
+            # Guidance is what the model waits for: the checker begins before the model is asked.
+            self._checker.prepare(request, work.point.decodes)
 
         async def asked(order: tuple[TagId, ...]) -> PackedGuidance | Unguided:
+            work.point.decodes = order
             return await self._checker.guidance(request, order, work.refused, deadline)
 
         return asked

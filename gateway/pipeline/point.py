@@ -63,6 +63,7 @@ class Point:
     alarm: PointAlarm = field(default_factory=PointAlarm)
     repairs: Repairs = field(init=False)
     residuals: tuple[Residual, ...] = ()  # of the newest measurements, by tag and window (S16)
+    decodes: tuple[TagId, ...] = ()  # the order in which the model was last guided
     drift: dict[TagId, float] = field(default_factory=dict)  # see `GuidedDecoding`
 
     def __post_init__(self) -> None:

@@ -328,7 +328,7 @@ class _Checker:
         self._check, self._guides = check, guides
         self.asked: tuple[CheckRequest, StateSet | None] | None = None
 
-    def prepare(self, request: CheckRequest) -> None:
+    def prepare(self, request: CheckRequest, order: tuple[TagId, ...] = ()) -> None:
         """Nothing is gained here."""
 
     async def guidance(

@@ -131,7 +131,8 @@ class LimitChecker:
     guidance_of: Callable[[Refusals], int | str] = lambda _refused: "none here"  # greatest %, or why none
     told_refused: list[Refusals] = field(default_factory=list)
 
-    def prepare(self, request: CheckRequest) -> None:
+    def prepare(self, request: CheckRequest, order: tuple[TagId, ...] = ()) -> None:
+        del order
         self.prepared.append(request)
 
     async def guidance(

@@ -189,3 +189,43 @@ def test_what_nobody_waits_for_any_more_does_not_hold(engine: Engine) -> None:
     ((_, reply),) = engine.drain()
     assert isinstance(reply, Failed)
     assert not engine.busy
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        _guidance(),
+        _guidance(pump=((0, 100),)),
+        _guidance(heater=((1, 1),)),
+        _guidance(mixer=((0, 0), (3, 3))),
+        _guidance(pump=((900, 1000),), mixer=((0, 0),)),
+    ],
+)
+def test_when_guidance_comes_makes_no_difference_to_the_answer(engine: Engine, packed: bytes) -> None:
+    """What is decoded ahead of it is kept as far as it agrees, and decoded again from there on."""
+    engine.submit(1, _request(20, name="before"))
+    engine.guide(1, packed, "")
+    ((_, before),) = _run(engine)
+    engine.submit(2, _request(20, name="after"))
+    assert _run(engine) == []
+    engine.guide(2, packed, "")
+    ((_, after),) = _run(engine)
+
+    assert (after.raws, after.masked_out, after.guided) == (before.raws, before.masked_out, True)
+    following = [
+        engine.propose(_request(21, wait_s=None, name=name, rebuild=False)) for name in ("before", "after")
+    ]
+    assert isinstance(following[0], Answer)
+    assert isinstance(following[1], Answer)
+    assert following[0].raws == following[1].raws
+    assert following[0].concentration == following[1].concentration
+
+
+def test_what_is_permitted_already_stays_as_it_is(engine: Engine) -> None:
+    free = engine.propose(_request(20, wait_s=None, name="free"))
+    assert isinstance(free, Answer)
+    engine.submit(1, _request(20))
+    engine.guide(1, _guidance(pump=((0, free.raws[0]),)), "")
+    ((_, answer),) = _run(engine)
+    assert answer.raws == free.raws
+    assert answer.masked_out[0] > free.masked_out[0]
