@@ -20,13 +20,16 @@ from gateway.core.ports import InForce
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue
 from gateway.recheck.bounds import misproved
+from gateway.solver.cases import case_point
 from gateway.solver.certificate_bounds import BY_SOLVER, bounds
 from gateway.solver.certificate_claims import claims_of, scene_of
 from gateway.solver.certificate_solvers import SolverName, ask, command_of, expected_answers
 from gateway.solver.check import Checks
-from gateway.solver.module import Case, Module
+from gateway.solver.module import Case, Constraint, Module
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.smtlib import script
+from gateway.solver.smtlib_terms import NoTextError, Term, Writer, number_text, quoted
+from gateway.solver.syntax import Connective
 from tests.unit.certificate_demo import claimed, decided, kept
 from tests.unit.solver_demo import PATIENT
 from tests.unit.solver_modules import NAMES, shipped
@@ -116,6 +119,42 @@ def test_every_case_of_a_shipped_module_is_decided_alike_by_an_smt_solver(
             assert ask(solver, text).said == expected_answers(text), (record.outcome, text[-3000:])
 
     assert outcomes["refused"] + outcomes["permitted"] > 0, outcomes
+
+
+def words(rule: Constraint) -> str:
+    """A rule as SMT-LIB: from its words, else from the forms that are made of them."""
+    writer = Writer(lambda node: Term(quoted(node.key)))
+    tree = rule.require if rule.when is None else Connective(0, "implies", rule.when, rule.require)
+    try:
+        return writer.truth(tree)
+    except NoTextError:
+        return writer.formula(rule.formula)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_smt_solver_finds_exactly_the_rules_that_each_point_violates(
+    name: str, solver: SolverName
+) -> None:
+    module = shipped(name)
+    rules = [rule for rule in module.rules if rule.kind != "informational"]
+    points = [case_point(module, case) for case in module.cases]
+    lines = ["(set-logic QF_NRA)", *(f"(declare-const {quoted(key)} Real)" for key in points[0])]
+    lines += [f"(define-fun {quoted(rule.id + '?')} () Bool {words(rule)})" for rule in rules]
+    for point in points:
+        stated = [f"(assert (= {quoted(key)} {number_text(value)}))" for key, value in point.items()]
+        lines += ["(push 1)", *stated]
+        for rule in rules:
+            lines += ["(push 1)", f"(assert (not {quoted(rule.id + '?')}))", "(check-sat)", "(pop 1)"]
+        lines.append("(pop 1)")
+
+    answers = ask(solver, "\n".join([*lines, "(exit)", ""]))
+
+    assert not answers.problem
+    said = iter(answers.said)
+    found = [frozenset(rule.id for rule in rules if next(said) == "sat") for _ in points]
+    assert found == [case.violated for case in module.cases]
+    assert set(answers.said) == {"sat", "unsat"}
 
 
 @pytest.mark.parametrize("name", NAMES)
