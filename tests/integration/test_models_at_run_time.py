@@ -100,7 +100,8 @@ async def test_s23_s27_kept_armed_it_decides_on_and_a_bundle_that_keeps_dying_is
         started, decided = time.monotonic(), len(house.picture.decisions)
         loaded = await house.ask("model.load", {"bundle": SECOND, "keep_armed": True}, deadline_ms=60_000.0)
         assert loaded.ok, loaded.error
-        await house.until(lambda p: p.wrote(time.monotonic() - 0.01), 15, "a write by the new model")
+        taken_over = time.monotonic()
+        await house.until(lambda p: p.wrote(taken_over), 15, "a write by the new model")
         assert house.picture.mode == "armed"
         assert house.picture.in_control
         meanwhile = [view for view in house.picture.since(started) if "worker" in view.reason]
@@ -108,6 +109,7 @@ async def test_s23_s27_kept_armed_it_decides_on_and_a_bundle_that_keeps_dying_is
         tell(f"{len(house.picture.decisions) - decided} decisions around the swap, none lost")
 
         await house.stop_daemon(signal.SIGKILL)
+        house.picture.points.clear()  # what was seen before counts no more
         await house.start_daemon()
         await house.until(lambda p: p.mode == "armed" and p.in_control, 60, "armed again by itself (S23)")
         assert await house.served_by() == SECOND
