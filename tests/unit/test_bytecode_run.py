@@ -73,6 +73,18 @@ def test_the_exact_machine_judges_every_case_and_random_points_as_evaluate_does(
                 assert run.truth(found, found.blocks[code.guard], everything) is truth(entry.when, everything)
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_the_machine_for_many_finds_exactly_what_each_case_violates(name: str) -> None:
+    module, found = source_module(name), program(name)
+    given_points = [cases.case_point(module, case) for case in module.cases]
+    columns = {s.key: np.array([float(p.get(s.key, 0)) for p in given_points]) for s in found.slots}
+    verdicts = run_many(found, columns)
+    binding = [rule.id for rule in module.rules if rule.kind != "informational"]
+    for row, case in enumerate(module.cases):
+        assert {rule for rule in binding if not verdicts.holds[rule][row]} == case.violated
+        assert not any(verdicts.unknown[rule][row] for rule in binding)
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(conditions(), st.lists(points, min_size=1, max_size=4))
 def test_any_expression_means_the_same_to_both_machines_and_to_evaluate(
