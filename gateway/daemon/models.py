@@ -122,6 +122,15 @@ class Models:
         fresh = partial(_back, digest=held.previous_digest)
         await self._change(name, folder, "rollback", who, fresh, keep_armed=keep_armed)
 
+    async def tell_passed_over(self) -> None:
+        """After a start: on record that a bundle which should serve does not."""
+        for name, model in self._served.items():
+            if model.passed_over:
+                facts = {"model": name, "serves": self._in_service(name).bundle}
+                await self._record(
+                    "model-passed-over", _GATEWAY, facts | {"why": "; ".join(model.passed_over)}
+                )
+
     async def run(self) -> None:
         """Goes back by itself where a bundle's worker is lost again and again; never ends by itself."""
         while True:

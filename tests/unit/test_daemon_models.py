@@ -321,3 +321,14 @@ def test_s23_a_book_that_cannot_be_read_lets_the_configured_bundle_serve_and_say
     book = ModelBook(tmp_path / "models.json")
     assert book.names(MODEL) == [MODEL]
     assert "the configured bundles serve" in book.problem
+
+
+async def test_s23_what_was_passed_over_at_the_start_is_on_record_and_not_healthy(rig: Rig) -> None:
+    await rig.models.tell_passed_over()
+    assert rig.records == []
+    rig.model.passed_over.append("`second` cannot be served: it is gone")
+    await rig.models.tell_passed_over()
+
+    assert rig.records[0][:2] == ("model-passed-over", "gateway")
+    assert rig.records[0][2]["serves"] == MODEL
+    assert [part.text for part in rig.models.health() if not part.ok] == rig.model.passed_over
