@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil, floor
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +64,14 @@ class DecodedOutput:
     concentration: float  # 1 when all probability is within one knot of the answer
 
 
+class Distribution(NamedTuple):
+    """What the model thinks of one output."""
+
+    share: NDArray[np.float64]  # probability by knot of the range, of that within the range
+    mass: float  # that within the range, of all
+    wanted: float  # the value that it comes to
+
+
 class OutputMask:
     """The tokens of one output that may be answered."""
 
@@ -74,27 +84,35 @@ class OutputMask:
         first, end = _shares(knots, *self._ends((limits.low, limits.high)))
         self._tokens = slice(codec.first_token + first, codec.first_token + end)
         self._knots = knots[first:end]
+        self._places = np.arange(end - first, dtype=np.float64)
 
     def within(self, permitted: Spans) -> Spans:
         """Those of some counts that the output's range has."""
         return meet(permitted, ((self._limits.low, self._limits.high),))
 
     def decode(self, logits: NDArray[np.float32], permitted: Spans | None = None) -> DecodedOutput:
-        """The answer for `logits` `[vocabulary]`; raises `InferenceError` when they are not finite.
+        """The answer for `logits` `[vocabulary]`; see `read` and `answer`."""
+        return self.answer(self.read(logits), permitted)
 
-        `permitted` is not empty and `within` the range: no other count is answered. One that is answered
-        without it stays where it is among them.
-        """
+    def read(self, logits: NDArray[np.float32]) -> Distribution:
+        """What `logits` `[vocabulary]` say of this output; raises `InferenceError` unless they are finite."""
         row = logits.astype(np.float64)
         weights = np.exp(row - row.max())
         allowed = weights[self._tokens]
         mass = float(allowed.sum())
         if not np.isfinite(mass) or mass <= 0.0:
-            message = "the model answered with no usable probabilities: nothing is proposed"
+            message = "the model answered with no usable probabilities"
             raise InferenceError(message)
         share = allowed / mass
-        kept = 1.0
-        wanted = self._wanted(share)
+        return Distribution(share, mass / float(weights.sum()), self._wanted(share))
+
+    def answer(self, read: Distribution, permitted: Spans | None) -> DecodedOutput:
+        """The count for a distribution.
+
+        `permitted` is not empty and `within` the range: no other count is answered. One that is answered
+        without it stays where it is among them.
+        """
+        share, wanted, kept = read.share, read.wanted, 1.0
         raw = self._limits.nearest(wanted)
         if permitted is not None:
             mask = self._mask(permitted)
@@ -104,13 +122,17 @@ class OutputMask:
                     wanted = self._wanted(np.where(mask, share, 0.0) / kept)
                 raw = self._limits.nearest_of(permitted, wanted)
                 wanted = float(self._limits.value(raw))
-        near = np.abs(np.arange(len(share)) - np.interp(wanted, self._knots, np.arange(len(share)))) <= 1.0
         return DecodedOutput(
             raw=raw,
             value=self._limits.value(raw),
-            masked_out=max(0.0, 1.0 - kept * mass / float(weights.sum())),
-            concentration=float(share[near].sum()),
+            masked_out=max(0.0, 1.0 - kept * read.mass),
+            concentration=self._near(share, wanted),
         )
+
+    def _near(self, share: NDArray[np.float64], wanted: float) -> float:
+        """The probability within one knot of a value."""
+        at = float(np.interp(wanted, self._knots, self._places))
+        return float(share[max(0, ceil(at - 1.0)) : floor(at + 1.0) + 1].sum())
 
     def _wanted(self, share: NDArray[np.float64]) -> float:
         if self._decoding == "expectation":

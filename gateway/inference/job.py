@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle import Bundle
 from gateway.inference.confidence import calibrated, concentration
-from gateway.inference.decode import DecodedOutput, OutputMask
+from gateway.inference.decode import DecodedOutput, Distribution, OutputMask
 from gateway.inference.guided import Awaited
 from gateway.inference.kv_backend import CacheId, KvBackend
 from gateway.inference.messages import Answer, Propose
@@ -98,6 +98,7 @@ class _Row:
 
     start: int  # position of the first output's token
     logits: list[Logits]
+    read: list[Distribution] = field(default_factory=list)
     decoded: list[DecodedOutput] = field(default_factory=list)
 
 
@@ -248,13 +249,15 @@ class Writer:
             permitted = None
             if awaited is not None:
                 permitted = awaited.counts([each.raw for each in row.decoded[:at]], mask, len(self._masks))
-            output = mask.decode(row.logits[at], permitted)
+            if len(row.read) == at:
+                row.read.append(mask.read(row.logits[at]))
+            output = mask.answer(row.read[at], permitted)
             if at < len(row.decoded) and row.decoded[at].raw == output.raw:
                 row.decoded[at] = output
                 continue
             if len(row.logits) > at + 1:
                 self._backend.truncate(session.cache, row.start + at)
-                del row.logits[at + 1 :], session.tail[len(self._tokenizer.inputs) + at :]
+                del row.logits[at + 1 :], row.read[at + 1 :], session.tail[len(self._tokenizer.inputs) + at :]
             row.decoded[at:] = [output]
             if at + 1 < len(self._masks):
                 token = codec.encode(float(output.value))

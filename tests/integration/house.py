@@ -48,9 +48,16 @@ class House:
     """`async with House(tmp_path) as house`: the demo running in shadow, its first decision made."""
 
     def __init__(
-        self, folder: Path, *, model: str = "buffer-tank", seed: int = 1, level_m: float = 2.0
+        self,
+        folder: Path,
+        *,
+        model: str = "buffer-tank",
+        seed: int = 1,
+        level_m: float = 2.0,
+        guided: bool = False,
     ) -> None:
         self.folder, self._model, self._seed, self._level_m = folder, model, seed, level_m
+        self._guided = guided
         self.scan_log = folder / "plant" / "scan.csv"
         self.watched = folder / "constraints.d"
         self.state = folder / "state"
@@ -210,7 +217,7 @@ class House:
             ("127.0.0.1:15020", f"127.0.0.1:{self.proxy.port}"),
             ('model = "buffer-tank"', f'model = "{self._model}"'),
             ('format = "console"', 'format = "json"'),
-            ('deadline = "100 ms"', f'deadline = "{DEADLINE_MS} ms"'),
+            ('deadline = "100 ms"', f'deadline = "{DEADLINE_MS} ms"\nguided = {str(self._guided).lower()}'),
         ):
             assert text.count(old) == 1, f"the demo's configuration has no single `{old}`"
             text = text.replace(old, new)
