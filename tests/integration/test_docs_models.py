@@ -90,12 +90,18 @@ class _OwnBundles(House):
 
 
 @pytest.mark.timeout(180)
-async def test_the_pages_model_decides_in_the_demo_and_is_checked_like_any_other(
+async def test_the_pages_model_takes_over_in_the_demo_and_is_checked_like_any_other(
     checkout: Path, tmp_path: Path
 ) -> None:
     typed(blocks("sh")[0], checkout)
     (tmp_path / "house").mkdir()
-    async with _OwnBundles(tmp_path / "house", checkout, "own") as house:
+    bundles = tmp_path / "bundles"
+    bundles.mkdir()
+    (bundles / "buffer-tank").symlink_to(ROOT / "gateway" / "inference" / "bundles" / "buffer-tank")
+    shutil.copytree(checkout / "own", bundles / "own")
+    async with _OwnBundles(tmp_path / "house", bundles, "buffer-tank") as house:
+        answer = await house.ask("model.load", {"bundle": "own"}, deadline_ms=20_000)
+        assert answer.ok, answer.error
         at = time.monotonic()
         await house.until(lambda p: len(p.since(at)) >= 20, 60, "twenty decisions")
         views = house.picture.since(at)
