@@ -20,7 +20,7 @@ from gateway.core.tagstore import Snapshot
 from gateway.inference.any_bundle import check_any_tags, load_any
 from gateway.inference.bundle_stateless import StatelessBundle
 from gateway.inference.cadence import Step
-from gateway.inference.counters import EngineStatistics
+from gateway.inference.counters import EngineStatistics, shown_facts
 from gateway.inference.engine_worker import EngineWorker
 from gateway.inference.guiding import Guiding, decoding_of
 from gateway.inference.messages import (
@@ -224,7 +224,19 @@ class ModelEngine:
         wanted = self._to_warm(lacking_only=True)
         if wanted:
             self._warmed(await self._worker.warm(wanted))
-        return len(self._to_warm(lacking_only=True))
+        return len(self._steps(lacking_only=True))
+
+    def catch_up(self) -> None:
+        """Send what was measured since a history was made ready ahead of its point's next request.
+
+        Only within the cycle that the worker holds; where the point is further, its next request brings all.
+        """
+        for name, step in self._steps(lacking_only=True).items():
+            state = self._points[name]
+            if state.ready_cycle == step.cycle:
+                request = request_of(name, step, state.urgency, aside=False)
+                self._worker.post(msgspec.structs.replace(request, warm=True))
+                state.held_by = self._worker.number
 
     async def drained(self, timeout_s: float) -> None:
         """Return when nobody waits for an answer any more, or time is up."""
@@ -234,24 +246,27 @@ class ModelEngine:
 
     def _to_warm(self, *, lacking_only: bool = False) -> list[Propose]:
         """What a new worker should hold: every point's history, the urgent points' first."""
+        self._warming = self._steps(lacking_only=lacking_only)
+        return [
+            msgspec.structs.replace(request_of(name, step, 3, aside=False), history=step.history, warm=True)
+            for name, step in self._warming.items()
+        ]
+
+    def _steps(self, *, lacking_only: bool) -> dict[str, Step]:
         ranked = sorted(self._points.items(), key=lambda item: item[1].urgency)
-        steps = {
+        return {
             name: step
             for name, state in ranked
             if (step := state.cadence.under_way) is not None
             and not (lacking_only and state.held_by == self._worker.number)
         }
-        self._warming = steps
-        return [
-            msgspec.structs.replace(request_of(name, step, 3, aside=False), history=step.history, warm=True)
-            for name, step in steps.items()
-        ]
 
     def _warmed(self, sessions: frozenset[str]) -> None:
         """A worker holds these; unless a request has moved a point on, it need not bring its history."""
         for name in sessions:
-            state = self._points[name]
-            if state.cadence.under_way == self._warming[name]:
+            state, step = self._points[name], self._warming.get(name)
+            state.ready_cycle = step.cycle if step is not None else None
+            if step is not None and state.cadence.under_way == step:
                 state.held_by = self._worker.number
 
     def describe(self) -> dict[str, str]:
@@ -265,17 +280,7 @@ class ModelEngine:
             "state": "ready" if self.ready else self._worker.problem,
         }
         if self._worker.report is not None:
-            told |= {
-                "ep_actual": self._worker.report.ep_actual,
-                "runtime": self._worker.report.runtime,
-                "cpu": self._worker.report.cpu,
-                "kv_aliased": "yes" if self._worker.report.aliased else "no",
-                "incremental_error": f"{self._worker.report.incremental_error:.2g}",
-                "decision_ms": f"{self._worker.report.decision_ms:.2f}",
-                "prefill_ms": f"{self._worker.report.prefill_ms:.2f}",
-                "rows_a_forward": str(self._worker.report.widest),
-                "batch_independent": "yes" if self._worker.report.batch_independent else "no",
-            }
+            told |= shown_facts(self._worker.report)
         return told
 
     async def refresh(self) -> EngineStatistics:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gateway.inference.messages import Statistics
+from gateway.inference.messages import Ready, Statistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,3 +32,18 @@ class EngineStatistics:
             histories_sent=self.histories_sent + earlier.histories_sent,
             clamped=self.clamped + earlier.clamped,
         )
+
+
+def shown_facts(report: Ready) -> dict[str, str]:
+    """What a worker showed when it got ready, for status and records."""
+    return {
+        "ep_actual": report.ep_actual,
+        "runtime": report.runtime,
+        "cpu": report.cpu,
+        "kv_aliased": "yes" if report.aliased else "no",
+        "incremental_error": f"{report.incremental_error:.2g}",
+        "decision_ms": f"{report.decision_ms:.2f}",
+        "prefill_ms": f"{report.prefill_ms:.2f}",
+        "rows_a_forward": str(report.widest),
+        "batch_independent": "yes" if report.batch_independent else "no",
+    }

@@ -21,6 +21,7 @@ class PointState:
         self.cadence = Cadence(bundle.cycle_s, bundle.history_cycles)
         self.past = Past()
         self.held_by: int | None = None  # number of the worker that answered last
+        self.ready_cycle: int | None = None  # of what a new worker made ready
         self.urgency = 1
         self.turn = asyncio.Lock()
 

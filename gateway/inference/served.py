@@ -148,6 +148,7 @@ class ServedModel:
         """One reference changes, with no decision in between."""
         for _ in fresh.adopt(self.engine.pasts()):  # a few at most: what was asked while `agreed` was awaited
             pass
+        fresh.catch_up()
         old, self.engine, self._serving = self.engine, fresh, mark
         self._swaps += 1
         statistics = old.statistics()

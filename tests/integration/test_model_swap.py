@@ -70,6 +70,39 @@ async def test_after_a_swap_the_answers_are_those_of_a_fresh_engine_with_the_sam
     assert served.statistics().proposals == 40
 
 
+async def test_what_is_measured_while_a_swap_is_agreed_to_is_in_the_history(served: ServedModel) -> None:
+    twin = ServedModel("twin", [RECKLESS], _make)
+    await twin.start()
+    try:
+        for at in (float(second) for second in range(12)):
+            await _propose(served, at, 40.0 + at)
+            await _propose(twin, at, 40.0 + at)
+
+        async def meanwhile(_fresh: ModelEngine) -> None:
+            for at, temperature in ((11.2, 70.0), (11.4, 30.0)):  # still in the cycle of the newest
+                await _propose(served, at, temperature)
+                await _propose(twin, at, temperature)
+
+        await served.take(RECKLESS, meanwhile)
+        for at in (12.0, 13.0, 14.0):
+            ours, theirs = await _propose(served, at, 46.0), await _propose(twin, at, 46.0)
+            assert (ours.values, ours.confidence) == (theirs.values, theirs.confidence)
+        assert served.engine.statistics().histories_sent == 0
+
+        async def on_to_the_next_cycle(_fresh: ModelEngine) -> None:
+            for at, temperature in ((14.5, 60.0), (15.0, 61.0)):
+                await _propose(served, at, temperature)
+
+        await served.take(RECKLESS, on_to_the_next_cycle)
+        for at, temperature in ((14.5, 60.0), (15.0, 61.0)):
+            await _propose(twin, at, temperature)
+        ours, theirs = await _propose(served, 16.0, 46.0), await _propose(twin, 16.0, 46.0)
+        assert (ours.values, ours.confidence) == (theirs.values, theirs.confidence)
+        assert served.engine.statistics().histories_sent == 1  # it could not be sent ahead
+    finally:
+        await twin.aclose()
+
+
 async def test_requests_under_way_end_on_the_old_worker_and_then_it_is_gone(
     served: ServedModel, second: Path
 ) -> None:
