@@ -16,7 +16,7 @@ from rich.console import Console
 
 from tests.bench.report import Figure
 
-PARTS = ("reuse", "step", "fragmentation", "caches", "chunks", "load", "start", "memory")
+PARTS = ("reuse", "step", "fragmentation", "caches", "chunks", "bare", "load", "start", "memory")
 
 
 def run(console: Console, parts: tuple[str, ...] = (), minute_s: float = 12.0) -> list[Figure]:
@@ -34,6 +34,7 @@ def run(console: Console, parts: tuple[str, ...] = (), minute_s: float = 12.0) -
         "fragmentation": lambda folder: inference_kv.fragmentation(console, folder),
         "caches": lambda folder: inference_kv.caches(console, folder),
         "chunks": lambda folder: inference_load.chunks(console, folder),
+        "bare": lambda folder: inference_load.bare(console, folder),
         "load": lambda folder: inference_load.load(console, folder),
         "start": lambda folder: inference_load.start(console, folder, minute_s),
         "memory": lambda folder: inference_load.memory(console, folder),

@@ -23,6 +23,7 @@ from gateway.inference.engine import Engine
 from gateway.inference.job import PREFILL_CHUNK
 from gateway.inference.kv_backend import CacheId
 from gateway.inference.messages import Answer, Cycle, Propose
+from gateway.inference.ort_session import PagedSession
 from gateway.inference.paged_graph import PagedGraph
 from gateway.inference.tokenizer import Token
 from tests.bench.report import Figure
@@ -201,6 +202,7 @@ def _afresh(backend: PagedGraph, tokens: list[Token], windows: int) -> None:
 def _raw_loop(backend: PagedGraph, size: Size, caches: list[CacheId]) -> Callable[[], object]:
     """The same graph reading the same pages, every tensor bound beforehand, nothing read or decided."""
     session = backend._session
+    assert isinstance(session, PagedSession)
     binding, half = session._session.io_binding(), size.head_dim // 2
     tables, rows = [backend._caches[cache].sequence.pages for cache in caches], len(caches)
     table = np.array([pages + [0] * (WINDOW // BLOCK - len(pages)) for pages in tables])
