@@ -1,6 +1,7 @@
 """A bundle takes over from another while decisions run: real workers, real bundles."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ from gateway.inference.client import ModelEngine
 from gateway.inference.served import ServedModel
 from tests.model_load import Load, agreed, swap
 from tests.unit.inference_demo import BUFFER_TANK, RECKLESS, demo_definitions, in_force, snapshot
+from tests.unit.inference_exports import FORECASTER
 
 pytestmark = pytest.mark.integration
 CLOCK = SystemClock()
@@ -68,6 +70,24 @@ async def test_after_a_swap_the_answers_are_those_of_a_fresh_engine_with_the_sam
 
     assert served.engine.statistics().histories_sent == sent == 0  # it was warm before it took over
     assert served.statistics().proposals == 40
+
+
+async def test_a_model_of_another_kind_takes_its_own_history_from_the_same_past(served: ServedModel) -> None:
+    twin = ServedModel("twin", [FORECASTER], _make)
+    await twin.start()
+    try:
+        for at in range(20):
+            await _propose(served, float(at), 40.0 + at)
+            with contextlib.suppress(InferenceError):  # it reads several cycles in a row
+                await _propose(twin, float(at), 40.0 + at)
+        for folder in (FORECASTER, BUFFER_TANK, FORECASTER):
+            await served.take(folder, agreed)
+        ours, theirs = await _propose(served, 20.0, 46.0), await _propose(twin, 20.0, 46.0)
+        assert ours.values == theirs.values
+        assert len(ours.values) < 3
+        assert served.engine.statistics().histories_sent == 0
+    finally:
+        await twin.aclose()
 
 
 async def test_what_is_measured_while_a_swap_is_agreed_to_is_in_the_history(served: ServedModel) -> None:
