@@ -50,6 +50,8 @@ async def test_the_engine_says_what_really_runs(engine: ModelEngine) -> None:
     assert told["ep_actual"] in {"CPUExecutionProvider", "CUDAExecutionProvider"}
     assert told["state"] == "ready"
     assert float(told["incremental_error"]) <= 1e-5
+    assert told["batch_independent"] == "yes"
+    assert told["rows_a_forward"] == "8"
 
 
 async def test_a_killed_worker_is_replaced_and_answers_as_the_lost_one_would_have(
