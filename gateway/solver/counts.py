@@ -67,6 +67,9 @@ def line(factors: Mapping[int, int], limit: int) -> Condition:
     if not kept:
         return ALWAYS if limit >= 0 else NEVER
     common = gcd(*kept.values())
+    if len(kept) == 1:
+        ((place, factor),) = kept.items()
+        return Line(((place, factor // common),), limit // common)
     return Line(tuple(sorted((p, f // common) for p, f in kept.items())), limit // common)
 
 
@@ -74,9 +77,12 @@ def all_of(parts: Iterable[Condition]) -> Condition:
     """Their conjunction, without what is always true."""
     found: dict[Condition, None] = {}
     for part in parts:
-        if part == NEVER:
+        if isinstance(part, AllOf):
+            found.update(dict.fromkeys(part.parts))
+        elif isinstance(part, OneOf) and not part.parts:
             return NEVER
-        found.update(dict.fromkeys(part.parts if isinstance(part, AllOf) else (part,)))
+        else:
+            found[part] = None
     return next(iter(found)) if len(found) == 1 else AllOf(tuple(found))
 
 
@@ -84,9 +90,12 @@ def one_of(parts: Iterable[Condition]) -> Condition:
     """Their disjunction, without what is never true."""
     found: dict[Condition, None] = {}
     for part in parts:
-        if part == ALWAYS:
+        if isinstance(part, OneOf):
+            found.update(dict.fromkeys(part.parts))
+        elif isinstance(part, AllOf) and not part.parts:
             return ALWAYS
-        found.update(dict.fromkeys(part.parts if isinstance(part, OneOf) else (part,)))
+        else:
+            found[part] = None
     return next(iter(found)) if len(found) == 1 else OneOf(tuple(found))
 
 

@@ -71,6 +71,19 @@ class Level:
     def __init__(self, place: int, allowed: Spans, cases: Sequence[Case], why: str) -> None:
         """`why` the answers may hold too much; empty where they never do."""
         self.place, self.allowed, self.why, self.cases = place, allowed, why, tuple(cases)
+        self._table: _Table | None = None
+
+    def values(self, fixed: Sequence[int]) -> Spans:
+        """The counts of this output, those of the outputs before it being fixed within what is allowed."""
+        if self._table is None:  # who only hands the cases on needs none
+            self._table = _Table(self.place, self.cases)
+        return meet(join(self._table.spans(fixed)), self.allowed)
+
+
+class _Table:
+    """The cases at one place as arrays."""
+
+    def __init__(self, place: int, cases: Sequence[Case]) -> None:
         rows = _Rows()
         sizes = [0]
         for number, case in enumerate(cases):
@@ -96,8 +109,8 @@ class Level:
         self._low, self._high = boxes[:, place, 0], boxes[:, place, 1]
         self._kind = kind
 
-    def values(self, fixed: Sequence[int]) -> Spans:
-        """The counts of this output, those of the outputs before it being fixed within what is allowed."""
+    def spans(self, fixed: Sequence[int]) -> Iterable[Span]:
+        """By case that is possible, the counts that it leaves."""
         if not len(self._low):
             return ()
         at = np.array(fixed, dtype=self._kind)
@@ -115,8 +128,7 @@ class Level:
             broken = self._case[below:above][left[below:above] < 0]
             possible = np.logical_and(possible, ~np.isin(np.arange(len(possible)), broken))
         possible = np.logical_and(possible, low <= high)
-        found = zip(low[possible].tolist(), high[possible].tolist(), strict=True)
-        return meet(join(found), self.allowed)
+        return zip(low[possible].tolist(), high[possible].tolist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
