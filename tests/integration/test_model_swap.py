@@ -49,6 +49,11 @@ async def _propose(served: ServedModel, at: float, temperature: float = 45.0, po
     return await served.for_point(point).propose(*asked)
 
 
+def _alike(ours: Proposal, theirs: Proposal) -> bool:
+    """The same registers; a history computed at once or cycle by cycle differs in the last bits only."""
+    return ours.values == theirs.values and ours.confidence == pytest.approx(theirs.confidence, rel=1e-5)
+
+
 async def test_after_a_swap_the_answers_are_those_of_a_fresh_engine_with_the_same_history(
     served: ServedModel,
 ) -> None:
@@ -62,9 +67,8 @@ async def test_after_a_swap_the_answers_are_those_of_a_fresh_engine_with_the_sam
         sent = served.engine.statistics().histories_sent
         for at in range(30, 40):
             ours, theirs = await _propose(served, float(at), 46.0), await _propose(twin, float(at), 46.0)
-            assert ours.values == theirs.values
+            assert _alike(ours, theirs)
             assert ours.model_digest == twin.bundle.digest
-            assert ours.confidence == theirs.confidence
     finally:
         await twin.aclose()
 
@@ -106,7 +110,7 @@ async def test_what_is_measured_while_a_swap_is_agreed_to_is_in_the_history(serv
         await served.take(RECKLESS, meanwhile)
         for at in (12.0, 13.0, 14.0):
             ours, theirs = await _propose(served, at, 46.0), await _propose(twin, at, 46.0)
-            assert (ours.values, ours.confidence) == (theirs.values, theirs.confidence)
+            assert _alike(ours, theirs)
         assert served.engine.statistics().histories_sent == 0
 
         async def on_to_the_next_cycle(_fresh: ModelEngine) -> None:
@@ -117,7 +121,7 @@ async def test_what_is_measured_while_a_swap_is_agreed_to_is_in_the_history(serv
         for at, temperature in ((14.5, 60.0), (15.0, 61.0)):
             await _propose(twin, at, temperature)
         ours, theirs = await _propose(served, 16.0, 46.0), await _propose(twin, 16.0, 46.0)
-        assert (ours.values, ours.confidence) == (theirs.values, theirs.confidence)
+        assert _alike(ours, theirs)
         assert served.engine.statistics().histories_sent == 1  # it could not be sent ahead
     finally:
         await twin.aclose()
@@ -298,8 +302,7 @@ async def test_histories_from_before_the_start_are_warm_when_it_is_ready(served:
     await again.start()
     try:
         ours, theirs = await _propose(again, 20.0, 51.0), await _propose(served, 20.0, 51.0)
-        assert ours.values == theirs.values
-        assert ours.confidence == theirs.confidence
+        assert _alike(ours, theirs)
         assert again.statistics().histories_sent == 0
     finally:
         await again.aclose()

@@ -10,14 +10,25 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from gateway.core.clock import Deadline, SystemClock
+from gateway.core.decision import Proposal, RequestClass
 from gateway.core.errors import LinkError
+from gateway.core.tagstore import Snapshot
+from gateway.daemon.recall import recalled
+from gateway.inference.client import ModelEngine
+from gateway.inference.past import Moment
+from gateway.inference.served import ServedModel
+from gateway.pipeline.point import Point
+from gateway.storage.audit import AuditLog
 from gateway.storage.chain import open_for_reading
 from gateway.storage.reading import AuditEvent, events
 from tests.integration.house import POINT, ROOT, House, tell
+from tests.unit.inference_demo import demo_definitions
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -138,3 +149,46 @@ async def test_a_daemon_killed_in_the_middle_of_a_swap_serves_the_old_one(tmp_pa
         await house.until(lambda p: len(p.decisions) > decided + 1, 60, "decisions after the kill")
         assert await house.served_by() == CONFIGURED
         assert house.events("model") == []
+
+
+async def test_what_the_daemon_recorded_warms_a_model_so_that_its_first_decision_needs_no_history(
+    tmp_path: Path,
+) -> None:
+    async with OwnBundles(tmp_path) as house:
+        await house.until(lambda p: len(p.decisions) >= 15, 60, "15 decisions")
+        await house.stop_daemon(signal.SIGKILL)
+    clock = SystemClock()
+    audit = AuditLog(house.state / "audit.sqlite", clock)
+    await audit.start()
+    settings = SimpleNamespace(id=POINT, request_class=RequestClass.P1)
+    try:
+        pasts = await recalled(audit, [cast("Point", SimpleNamespace(settings=settings))], clock)
+    finally:
+        await audit.aclose()
+    moments, _ = pasts[POINT]
+    assert len(moments) >= 10
+    served, twin = (ServedModel(name, [tmp_path / "bundles" / SECOND], _make) for name in ("served", "twin"))
+    served.recall(pasts)
+    await served.start()
+    await twin.start()
+    try:
+        for moment in moments:
+            await _asked_again(twin, moment.at, moment)
+        at = moments[-1].at + 1.0
+        ours, theirs = await _asked_again(served, at, moments[-1]), await _asked_again(twin, at, moments[-1])
+        assert ours.values == theirs.values
+        assert ours.confidence == pytest.approx(theirs.confidence, rel=1e-5)
+        assert served.statistics().histories_sent == 0
+    finally:
+        await served.aclose()
+        await twin.aclose()
+
+
+def _make(folder: Path, on_lost: Callable[[], None]) -> ModelEngine:
+    return ModelEngine(folder, demo_definitions(), "cpu", on_lost=on_lost)
+
+
+async def _asked_again(served: ServedModel, at: float, moment: Moment) -> Proposal:
+    deadline = Deadline.after(10.0, SystemClock())
+    taken = Snapshot(at, moment.snapshot.values)
+    return await served.for_point(POINT).propose(taken, moment.previous, deadline)
