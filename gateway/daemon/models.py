@@ -206,15 +206,18 @@ class Models:
             while not keep_armed and (armed := self._armed(name)):
                 await self._modes.set_mode(armed[0], Mode.SHADOW, who)
 
+        taken = False
         try:
             await model.take(folder, agreed)
+            taken = True
         except GatewayError as exc:
-            if self._book.of(name) != in_book:
-                await self._book.keep(name, in_book)
             facts = {"model": name, "act": act, "to": folder.name, "why": str(exc), "serves": before.bundle}
             await self._record("model-refused", who, facts)
             message = f"`{folder.name}` did not take over: {exc}; `{before.bundle}` still serves `{name}`"
             raise InferenceError(message) from exc
+        finally:
+            if not taken and self._book.of(name) != in_book:  # also where whoever asked has left
+                await self._book.keep(name, in_book)
         self._losses[name].clear()
         log.info("model_changed", model=name, act=act, bundle=folder.name, was=before.bundle, by=who)
         for point in self._armed(name):

@@ -164,6 +164,29 @@ async def test_a_worker_lost_after_the_act_was_recorded_is_taken_back(rig: Rig) 
     assert [kind for kind, _, _ in rig.records] == ["model", "model-refused"]
 
 
+async def test_whoever_leaves_in_the_middle_leaves_the_book_as_it_was(rig: Rig) -> None:
+    rig.point.mode = Mode.ARMED
+    left = asyncio.Event()
+
+    async def slow(point: Point, mode: Mode, who: str) -> str:
+        del point, mode, who
+        left.set()
+        await asyncio.Event().wait()
+        return ""
+
+    rig.modes.set_mode = slow  # type: ignore[method-assign]
+    loading = asyncio.create_task(rig.models.load(MODEL, "second", "anna"))
+    await left.wait()
+    assert rig.book.of(MODEL) is not None
+    loading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loading
+
+    assert rig.book.of(MODEL) is None
+    assert ModelBook(rig.book._path).of(MODEL) is None
+    assert rig.serving() == MODEL
+
+
 async def test_what_cannot_be_recorded_does_not_take_over(rig: Rig) -> None:
     async def broken(_kind: str, _who: str, _what: Mapping[str, str]) -> None:
         message = "the audit log is full"
