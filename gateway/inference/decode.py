@@ -101,7 +101,7 @@ class OutputMask:
         allowed = weights[self._tokens]
         mass = float(allowed.sum())
         if not np.isfinite(mass) or mass <= 0.0:
-            message = "the model answered with no usable probabilities"
+            message = "the model answered with no usable probabilities: nothing is proposed"
             raise InferenceError(message)
         share = allowed / mass
         return Distribution(share, mass / float(weights.sum()), self._wanted(share))
