@@ -44,7 +44,8 @@ def model_quantize(
     bundle: _Bundle,
     output: _Output,
     recipe: Annotated[
-        str, typer.Option("--recipe", "-r", metavar="NAME", help="int8, int4, mixed, fp16, bf16 or fp32.")
+        str,
+        typer.Option("--recipe", "-r", metavar="NAME", help="int8, int8a8, int4, mixed, fp16, bf16 or fp32."),
     ] = "int8",
     kv: Annotated[
         str,

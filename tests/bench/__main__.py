@@ -26,6 +26,7 @@ BENCHMARKS = (
     "inference",
     "memory",
     "model_swap",
+    "quantization",
     "safe_interval",
     "solver",
     "swap",

@@ -33,6 +33,7 @@ SOURCE = load_bundle(BUFFER_TANK)
 REFERENCE = BUFFER_TANK / REFERENCE_FILE
 MADE = [
     ("int8", ""),
+    ("int8a8", ""),
     ("int4", ""),
     ("mixed", ""),
     ("fp16", ""),
@@ -155,6 +156,14 @@ def test_zeros_and_a_last_block_that_is_not_full_stay_what_they_are() -> None:
     assert packed.shape == (3, 2, 16)
     assert np.all(packed == 0x88)
     assert np.all(scales == 0)
+
+
+def test_products_in_8_bits_lose_more_than_products_in_float32_and_stay_within_the_same_bar() -> None:
+    whole, rounded = made("int8").figures, made("int8a8").figures
+
+    assert whole is not None
+    assert rounded is not None
+    assert whole.relative_l2 < rounded.relative_l2 <= 0.02
 
 
 def test_matrices_are_told_apart_by_how_the_graph_is_connected() -> None:

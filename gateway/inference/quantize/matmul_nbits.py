@@ -17,9 +17,17 @@ _TRIED = np.linspace(1.0, 0.7, 13, dtype=np.float32)  # of the scale that would 
 
 
 def keep_in_blocks(
-    graph: Graph, bits_of: Mapping[str, int], size: int, advance: Callable[[], None] = lambda: None
+    graph: Graph,
+    bits_of: Mapping[str, int],
+    size: int,
+    advance: Callable[[], None] = lambda: None,
+    *,
+    in_8: bool = False,
 ) -> int:
-    """Turn the matrices named in `bits_of` into blocks of so many bits; how many there were."""
+    """Turn the matrices named in `bits_of` into blocks of so many bits; how many there were.
+
+    With `in_8` what is multiplied by them is rounded to 8 bits as well, each row by itself.
+    """
     nodes, made = [], 0
     wanted = {node.name: node for node in graph.matmuls() if node.input[1] in bits_of}
     kept: dict[str, tuple[str, str]] = {}  # one matrix may be read twice
@@ -34,7 +42,10 @@ def keep_in_blocks(
             kept[name] = (graph.add(f"{name}_q{bits}", packed), graph.add(f"{name}_scales", scales))
             made += 1
             advance()
-        nodes.append(_node(node, kept[name], weight.shape, bits, size))
+        made_node = _node(node, kept[name], weight.shape, bits, size)
+        if in_8:
+            made_node.attribute.append(helper.make_attribute("accuracy_level", _IN_8_BITS))
+        nodes.append(made_node)
     graph.set_nodes(nodes)
     graph.import_domain(MICROSOFT)
     graph.sweep()
@@ -69,6 +80,7 @@ def in_blocks(
 
 
 _NIBBLE = 4
+_IN_8_BITS = 4  # the operator's own number for it
 
 
 def _rounded(blocks: NDArray[np.float32], scales: NDArray[np.float32], middle: int) -> NDArray[np.float32]:

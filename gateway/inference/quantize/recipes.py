@@ -26,6 +26,7 @@ class Recipe:
     feed_forward_bits: int | None = None
     attention_bits: int | None = None
     head_bits: int | None = None
+    multiplied_in_8: bool = False  # rows are rounded to 8 bits before each product
     half: str = ""  # float16 or bfloat16, for what is not in blocks
 
     def gates(self, kv: KvType) -> dict[str, float]:
@@ -63,6 +64,18 @@ RECIPES: dict[str, Recipe] = {
             feed_forward_bits=8,
             attention_bits=8,
             head_bits=8,
+        ),
+        Recipe(
+            name="int8a8",
+            says="as int8, and what is multiplied by them in 8 bits, row by row: faster, less exact",
+            kind="matmul_nbits_a8",
+            bits=8,
+            relative_l2=_INT8_L2,
+            row_p99=_INT8_ROW,
+            feed_forward_bits=8,
+            attention_bits=8,
+            head_bits=8,
+            multiplied_in_8=True,
         ),
         Recipe(
             name="int4",
