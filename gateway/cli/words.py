@@ -191,10 +191,13 @@ def engine_sentence(facts: dict[str, str]) -> str:
     wish = f" (asked for {asked})" if asked else ""
     said = (
         f"inference {facts.get('bundle', '')}".rstrip(),
+        f"folder {facts['folder']}" if facts.get("folder") else "",
         f"digest {facts['digest'][:19]}" if facts.get("digest") else "",
         facts.get("quantization", ""),
         f"{actual or 'no provider yet'}{wish}",
         facts.get("state", ""),
+        f"a rollback goes to {facts['previous']}" if facts.get("previous") else "",
+        facts.get("passed_over", ""),
     )
     return ", ".join(part for part in said if part)
 

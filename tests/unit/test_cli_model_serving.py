@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.cli.words import engine_sentence
 from gateway.link.messages import ModelState
 from tests.unit.test_cli_verbs import NOW, o3ctl, running
 
@@ -62,3 +63,10 @@ async def test_why_a_bundle_was_passed_over_is_told(tmp_path: Path) -> None:
         told = await o3ctl("model", "list", "--socket", socket)
 
     assert "is gone" in " ".join(told.output.split())
+
+
+def test_status_says_which_folder_serves_and_what_a_rollback_goes_to() -> None:
+    facts = {"bundle": "buffer-tank/2", "folder": "second", "previous": "first", "state": "ready"}
+    assert engine_sentence(facts) == (
+        "inference buffer-tank/2, folder second, no provider yet, ready, a rollback goes to first"
+    )
