@@ -42,12 +42,15 @@ def export(
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option("--state", metavar="DIR", envvar="O3_STATE", help="The gateway's state directory."),
+        typer.Option(
+            "--state-dir", "--state", metavar="DIR", envvar="O3_STATE", help="The gateway's state_dir."
+        ),
     ] = None,
     sign: Annotated[
         Path | None,
         typer.Option("--sign", metavar="KEY", envvar="O3_SIGNING_KEY", help="Ed25519 private key (PEM)."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write the certificate of a decision, from the audit log and the rule sets kept beside it."""
     from gateway.cli import certificate_export  # noqa: PLC0415  # z3, pydantic, sqlite
@@ -57,13 +60,18 @@ def export(
         made = certificate_export.export(find_state(state), decision, sign)
         target = output if output is not None else Path(f"{decision}.o3cert")
         target.write_bytes(made.data)
-        typer.echo(f"{made.words}\n{made.digest}\nwritten to {target} ({len(made.data)} bytes)")
         if smt2 is not None:
             smt2.write_text(made.script, encoding="utf-8")
-            typer.echo(f"script written to {smt2}")
     except (GatewayError, OSError) as exc:
-        typer.echo(f"o3ctl: {exc}", err=True)
+        typer.echo(f"o3ctl: {_sentence(exc)}", err=True)
         raise typer.Exit(1) from exc
+    if as_json:
+        said = {"ok": True, "file": str(target), "digest": made.digest, "words": made.words}
+        print(json.dumps(said | ({"script": str(smt2)} if smt2 else {}), indent=2, ensure_ascii=False))
+        return
+    typer.echo(f"{made.words}\n{made.digest}\nwritten to {target} ({len(made.data)} bytes)")
+    if smt2 is not None:
+        typer.echo(f"script written to {smt2}")
 
 
 @app.command()
@@ -108,7 +116,7 @@ def verify(
         )
         done = certificate_checks.verify(file.read_bytes(), wanted)
     except (GatewayError, OSError) as exc:
-        typer.echo(f"o3ctl: {exc}", err=True)
+        typer.echo(f"o3ctl: {_sentence(exc)}", err=True)
         raise typer.Exit(2) from exc
     if as_json:
         print(json.dumps(done.plain(), indent=2, ensure_ascii=False))
@@ -126,3 +134,10 @@ def find_state(given: Path | None, environ: Mapping[str, str] = os.environ) -> P
         return Path(environ["STATE_DIRECTORY"].split(":")[0])
     known = (INSTALLED_STATE, *DEMO_STATES)
     return next((state for state in known if (state / "audit.sqlite").is_file()), INSTALLED_STATE)
+
+
+def _sentence(exc: Exception) -> str:
+    """What went wrong, with the file's name as it was given."""
+    if isinstance(exc, OSError) and exc.filename is not None:
+        return f"`{exc.filename}` cannot be read or written: {exc.strerror or exc}"
+    return str(exc)

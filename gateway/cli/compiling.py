@@ -22,6 +22,7 @@ def compile_file(
     sign: Annotated[
         Path | None, typer.Option("--sign", metavar="KEY", help="Sign it with this private key (PEM).")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compile a module into one file that can be signed; the same source gives the same bytes anywhere."""
     from gateway.cli import offline  # noqa: PLC0415  # pydantic and the grammars
@@ -43,6 +44,10 @@ def compile_file(
         write_durably(output, encoded)
     except OSError as exc:
         offline.fail(f"o3ctl: `{output}` cannot be written: {exc.strerror or exc}")
+    if as_json:
+        said = {"ok": True, "file": str(output), "bytes": len(encoded), "signed_with": signature}
+        print(json.dumps(said, indent=2))
+        return
     signed = f"signed with key {signature}" if signature else "not signed"
     print(f"{output}: {len(encoded)} bytes, {signed}")
 
@@ -81,6 +86,7 @@ def key_generate(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="KEY", help="Where to write the private key.")
     ],
+    as_json: AsJson = False,
 ) -> None:
     """Write a new key pair: KEY, which only you may read, and its public half beside it."""
     from gateway.cli import offline  # noqa: PLC0415
@@ -90,6 +96,10 @@ def key_generate(
         public, text = signing.generate(output)
     except signing.KeyRefusedError as exc:
         offline.fail(f"o3ctl: {exc}")
+    if as_json:
+        said = {"ok": True, "private": str(output), "public": str(public), "trusted_key": text}
+        print(json.dumps(said, indent=2))
+        return
     print(f"{output}: the private key; keep it away from the gateway")
     print(f"{public}: the public key")
     print(f'in gateway.toml: [modules] trusted_keys = ["{text}"]')

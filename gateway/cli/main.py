@@ -127,7 +127,7 @@ def explain(
 @app.command()
 def mode(
     point: Point,
-    to: Annotated[ModeName, typer.Argument(metavar="off|shadow|advisory|armed")],
+    to: Annotated[ModeName, typer.Argument(metavar="off|shadow|advisory|armed", help="The mode.")],
     socket: Socket = None,
     as_json: AsJson = False,
 ) -> None:

@@ -36,8 +36,14 @@ class What(enum.StrEnum):
     WINDOWS = "windows"
 
 
+Kind = Annotated[
+    What,
+    typer.Argument(metavar="matrix|windows", help="A cause-and-effect matrix, or operating windows."),
+]
+
+
 def import_table(
-    what: What,
+    what: Kind,
     file: Table,
     into: Into,
     output: Output = None,
@@ -96,7 +102,7 @@ def import_table(
         print(f"next: o3ctl schema validate --file {output}")
 
 
-def export_table(what: What, file: Table, output: Output = None) -> None:
+def export_table(what: Kind, file: Table, output: Output = None) -> None:
     """Write the rules of a module that came from a table as that table, with the same row ids."""
     from gateway.solver.tables import matrix, windows  # noqa: PLC0415
 

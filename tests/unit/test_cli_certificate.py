@@ -366,6 +366,12 @@ def test_export_and_verify_as_a_person_types_them(state: State, keys: Keys, tmp_
     assert made.exit_code == 0, made.output
     assert "repaired values permitted by rule set 1 under its assumptions" in made.output
 
+    programs = json.loads(CliRunner().invoke(app, [*typed, "--json"]).output)
+    assert (programs["ok"], programs["file"]) == (True, str(certificate))
+    assert programs["digest"] in made.output
+    made = CliRunner().invoke(app, [*typed, "--smt2", str(smt2), "--sign", str(keys.private)])
+    assert made.exit_code == 0, made.output
+
     modules = tmp_path / "modules"
     modules.mkdir()
     (modules / "tank.json").write_bytes(BUFFER_TANK.read_bytes())
@@ -396,3 +402,10 @@ def test_a_solver_that_was_asked_for_and_is_missing_is_a_failure_and_else_a_rema
     assert wrong(asked) == ["solver cvc5"]
     assert "o3-gateway[verify]" in next(look.said for look in asked.looks if look.name == "solver cvc5")
     assert wrong(verify(data, Wanted())) == []
+
+
+def test_a_certificate_that_is_not_there_is_named_with_the_reason(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["certificate", "verify", str(tmp_path / "none.o3cert")])
+
+    assert done.exit_code == 2
+    assert f"`{tmp_path / 'none.o3cert'}` cannot be read or written: No such file" in done.output

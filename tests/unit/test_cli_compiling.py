@@ -93,6 +93,12 @@ def test_compile_sign_disassemble_and_validate_as_a_person_would(tmp_path: Path)
     signed = o3ctl("compile", "-i", BUFFER_TANK, "-o", out, "--config", DEMO / "gateway.toml", "--sign", key)
     assert f"signed with key {digits}" in signed.stdout
 
+    again = json.loads(o3ctl("compile", "-i", BUFFER_TANK, "-o", out, "--sign", key, "--json").stdout)
+    assert again == {"ok": True, "file": str(out), "bytes": out.stat().st_size, "signed_with": digits}
+    other = json.loads(o3ctl("key", "generate", "-o", tmp_path / "other.key", "--json").stdout)
+    assert other["ok"]
+    assert (other["private"], len(other["trusted_key"])) == (str(tmp_path / "other.key"), len(digits))
+
     listing = o3ctl("disassemble", out)
     assert listing.exit_code == 0
     assert f"signed with key {digits}" in listing.stdout

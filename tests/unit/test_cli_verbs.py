@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from gateway.cli.asking import find_socket
@@ -368,3 +369,28 @@ def test_the_command_line_itself_imports_little() -> None:
     loaded = set(done.stdout.split())
 
     assert loaded.isdisjoint({"asyncio", "msgspec", "pydantic", "structlog", "z3", "numpy", "gateway.daemon"})
+
+
+def verbs(command: Any, *path: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401  # typer names no type of them
+    if hasattr(command, "commands"):
+        for name, part in command.commands.items():
+            yield from verbs(part, *path, name)
+    else:
+        yield " ".join(path), command
+
+
+# Two verbs print a document that programs read as it is.
+def test_every_verb_speaks_to_programs_and_explains_each_of_its_words() -> None:
+    found = dict(verbs(typer.main.get_command(app)))
+    silent = {name for name, verb in found.items() if not any("--json" in of.opts for of in verb.params)}
+    unexplained = {
+        f"{name} {of.name}"
+        for name, verb in found.items()
+        for of in verb.params
+        if not getattr(of, "help", "")
+    }
+
+    assert len(found) > 30
+    assert silent == {"export", "schema print"}
+    assert unexplained == set()
+    assert all(verb.help for verb in found.values())
