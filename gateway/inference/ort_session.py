@@ -7,7 +7,7 @@ import importlib.metadata
 from collections.abc import Mapping
 from collections.abc import Sequence as Values
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import onnxruntime
@@ -65,17 +65,20 @@ class PagedSession:
         positions = ends[:, None] + np.arange(-count, 0, dtype=np.int64)
         # float64 until the cosine: exact enough for centuries of growing positions
         angles = positions[:, :, None] * self._frequencies
-        table = np.zeros((len(rows), max(len(row.sequence.pages) for row in rows)), dtype=np.int64)
-        for line, row in zip(table, rows, strict=True):
-            line[: len(row.sequence.pages)] = row.sequence.pages
+        if len(rows) == 1:
+            table = np.array([rows[0].sequence.pages], dtype=np.int64)
+        else:
+            table = np.zeros((len(rows), max(len(row.sequence.pages) for row in rows)), dtype=np.int64)
+            for line, row in zip(table, rows, strict=True):
+                line[: len(row.sequence.pages)] = row.sequence.pages
         slots = [slot for row in rows for slot in row.appended.slots]
         feeds: dict[str, NDArray[np.generic]] = {
             "tokens": np.array([[token.id for token in row.tokens] for row in rows], dtype=np.int64),
             "fractions": np.array(
                 [[token.fraction for token in row.tokens] for row in rows], dtype=np.float32
             ),
-            "cos": np.cos(angles).astype(np.float32),
-            "sin": np.sin(angles).astype(np.float32),
+            "cos": np.cos(angles, out=self._place(rows, "cos")),
+            "sin": np.sin(angles, out=self._place(rows, "sin")),
             "query_positions": positions,
             "first_positions": np.array([row.sequence.first for row in rows], dtype=np.int64),
             "write_slots": np.array(slots, dtype=np.int64)[:, None],
@@ -93,6 +96,14 @@ class PagedSession:
             self._adopt(outputs)
         logits: NDArray[np.float32] = outputs[-1].numpy()
         return logits
+
+    def _place(self, rows: Values[Row], name: str) -> NDArray[np.float32]:
+        """Where the rotation of so many rows and tokens goes, `[B, T, head_dim / 2]`."""
+        count = len(rows[0].tokens)
+        place = None if self._prepared is None else self._prepared.place(len(rows), count, name)
+        if place is None:
+            return np.empty((len(rows), count, len(self._frequencies)), dtype=np.float32)
+        return cast("NDArray[np.float32]", place)
 
     @property
     def page_bytes(self) -> int:
