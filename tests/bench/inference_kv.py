@@ -76,7 +76,7 @@ def reuse(console: Console, folder: Path) -> list[Figure]:
 def step(console: Console, folder: Path) -> list[Figure]:
     """One decode step of ours over a raw loop that runs prepared bindings on the same pools, in turns.
 
-    Of each the time below which a fifth of the runs stay: what it takes while nobody else pushes its memory out.
+    Of each the time below which a fifth of the runs stay: what it takes while nobody pushes its memory out.
     """
     table = Table("decoder", "rows", "ours ms", "raw ms", "over", title="CPU of a decode step at window 512")
     found = []
