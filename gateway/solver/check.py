@@ -88,12 +88,14 @@ class Checks:
     def prepare(self, request: CheckRequest, order: Sequence[TagId] = ()) -> None:
         """Work out ahead what every check on these premises needs; nothing is decided.
 
-        With an `order` of all outputs also what `permitted_next` needs.
+        With an `order` of all outputs what `permitted_next` and `guidance` need instead; Z3 comes later.
         """
         with contextlib.suppress(UnusableError):  # the check finds that again, and tells it
-            ready = self._ready_for(request)
-            if order:
+            if order and self._governs(order):
+                ready = self._read(request)
                 self._guide.outlook(ready.prepared, ready.facts, order)
+            else:
+                self._ready_for(request)
 
     def permitted_next(
         self, request: CheckRequest, order: Sequence[TagId], fixed: Sequence[int]
@@ -103,7 +105,7 @@ class Checks:
         `order` is every output of the rule set once, else `ValueError`. What is proposed does not matter.
         """
         try:
-            ready = self._ready_for(request)
+            ready = self._read(request)
         except UnusableError as exc:
             return NotKnown(str(exc))
         outlook = self._guide.outlook(ready.prepared, ready.facts, order)
@@ -116,24 +118,33 @@ class Checks:
 
         What is proposed in `request` does not matter. Where `order` is not every output: `NotKnown`.
         """
-        if sorted(order) != sorted(v.tag for v in self.rules.actions):
+        if not self._governs(order):
             governed = ", ".join(f"`{v.tag}`" for v in self.rules.actions)
             return NotKnown(f"the model's outputs are not those the modules in force govern: {governed}")
         try:
-            ready = self._ready_for(request)
+            ready = self._read(request)
         except UnusableError as exc:
             return NotKnown(str(exc))
         return self._guide.guidance(ready.prepared, ready.facts, order, refusals)
 
+    def _governs(self, order: Sequence[TagId]) -> bool:
+        """Whether an order names every output of the rule set once."""
+        return sorted(order) == sorted(v.tag for v in self.rules.actions)
+
     def _ready_for(self, request: CheckRequest) -> _Ready:
+        """The premises of a request, told to Z3 as well."""
+        ready = self._read(request)
+        if not ready.facts.past.missing:  # else nothing is judged on them
+            ready.prepared.stage(ready.facts)
+        return ready
+
+    def _read(self, request: CheckRequest) -> _Ready:
         """The premises of a request; those of the one before where nothing differs but what is judged."""
         if self._ready is None or not same_premises(self._ready.request, request):
             self._ready = None
             started = time.perf_counter()
             facts = observe(self.rules, request)
             prepared = self._prepared(request.hold_s, request.effect_delay_s)
-            if not facts.past.missing:  # else nothing is judged on them
-                prepared.stage(facts)
             proved = self._bands.of(facts, millis_up(request.effect_delay_s))
             took_ms = (time.perf_counter() - started) * _MILLI
             self._ready = _Ready(request, facts, prepared, proved, took_ms)

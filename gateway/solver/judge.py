@@ -82,6 +82,7 @@ class Prepared:
         self._boxes = Boxes(rules, self.plan)
         self.query = Asked(rules, self.plan, shelf, budget)
         self._staged: tuple[Facts, dict[str, tuple[int, int]]] | None = None
+        self._known: tuple[Facts, dict[str, tuple[int, int]]] | None = None
         self._duties: list[list[tuple[Duty, Scaled]]] = [[] for _ in self.plan.rules]
         parts = self.query.parts
         for duty in self.plan.duties:
@@ -116,10 +117,16 @@ class Prepared:
         """The premises of one proposal."""
         return {**self.stage(facts), **self._boxes.box(facts, new, self.changing)}
 
+    def known(self, facts: Facts) -> dict[str, tuple[int, int]]:
+        """The part of a box that no proposal changes; Z3 is not told."""
+        if self._known is None or self._known[0] is not facts:
+            self._known = facts, self._boxes.box(facts, {}, self._common)
+        return self._known[1]
+
     def stage(self, facts: Facts) -> dict[str, tuple[int, int]]:
         """State once, for all proposals on the same facts, the premises that no proposal changes."""
         if self._staged is None or self._staged[0] is not facts:
-            common = self._boxes.box(facts, {}, self._common)
+            common = self.known(facts)
             self._staged = None
             self.query.stage(common)
             self._staged = facts, common

@@ -114,7 +114,7 @@ class Outlooks:
         if key not in self._foldings:
             self._foldings[key] = Folding(self._rules, self._prepared.plan, key)
         folding = self._foldings[key]
-        common = self._prepared.stage(facts)
+        common = self._prepared.known(facts)
         several = self._several(facts, common)
         if not all(several.values()) or any(low > high for low, high in common.values()):
             return NotKnown("broken assumption: the premises cannot be met")

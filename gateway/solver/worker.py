@@ -37,6 +37,7 @@ from gateway.solver.wire import (
     Failed,
     Guide,
     GuideAnother,
+    Guiding,
     Load,
     Next,
     NextAnother,
@@ -73,6 +74,14 @@ class Desk:
         self._told = ask.request
         if (checks := self._loaded.get(ask.request.generation)) is not None:
             checks.prepare(ask.request, ask.order)
+
+    def told(self) -> None:
+        """Guidance has been sent: while it is decoded along, get ready for the check."""
+        try:
+            if self._told is not None:
+                self.prepare(Prepare(self._told))
+        except Exception:  # the check meets it again, and is undetermined
+            log.exception("not_ready_after_guidance")
 
     def answer(self, ask: Ask) -> Answer | None:  # noqa: C901, PLR0911  one for each kind of request
         """The answer to one request, None to what has none."""
@@ -243,6 +252,8 @@ def serve(sock: socket.socket) -> None:
             gc.freeze()
             loads += 1
         send(sock, encoder.encode(answer))
+        if isinstance(answer, Guiding):
+            desk.told()
         since_full += 1
         if since_full >= _CHECKS_BETWEEN_COLLECTIONS:
             since_full = 0

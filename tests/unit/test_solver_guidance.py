@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import msgspec
 
-from gateway.core.decision import Proposal, Refused, RegisterValue, Repaired
+from gateway.core.decision import Permitted, Proposal, Refused, RegisterValue, Repaired
 from gateway.core.guidance import Guidance, GuidanceCase, GuidanceLevel, Refusal
 from gateway.core.ports import CheckRequest
 from gateway.core.spans import nearest, without
@@ -15,7 +15,7 @@ from gateway.core.tag import TagId
 from gateway.solver.check import Checks
 from gateway.solver.permitted_next import NotKnown
 from gateway.solver.ruleset import RuleSet
-from tests.unit.solver_demo import HEATER, MIXER, PATIENT, PUMP, Situation, rule_set
+from tests.unit.solver_demo import HEATER, MIXER, PATIENT, PUMP, Situation, proposal, rule_set
 from tests.unit.solver_next import ORDER, TAGS, Here, rules
 
 NONE: tuple[Refusal, ...] = ()
@@ -123,3 +123,24 @@ def _proposal(made: RuleSet, block: tuple[int, ...]) -> Proposal:
         for tag, raw in zip(ORDER, block, strict=True)
     )
     return Proposal(values=tuple(values), by="test")
+
+
+def test_an_order_that_is_not_the_rule_sets_is_prepared_like_none() -> None:
+    """Another model, or other modules, may have come since the order was told."""
+    checks, request = Checks(rule_set(), PATIENT), Situation().request(proposal())
+    checks.prepare(request, (HEATER, PUMP))
+    result, _ = checks.check(request)
+    assert isinstance(result.verdict, Permitted)
+
+
+def test_a_check_after_guidance_says_what_it_says_without() -> None:
+    request = Situation().request(proposal("60"))
+    guided, plain = Checks(rule_set(), PATIENT), Checks(rule_set(), PATIENT)
+    guided.prepare(request, (PUMP, HEATER, MIXER))
+    assert isinstance(guided.guidance(request, (PUMP, HEATER, MIXER), NONE), Guidance)
+
+    (mine, state), (other, expected) = guided.check(request), plain.check(request)
+
+    assert isinstance(mine.verdict, Repaired)
+    assert replace(mine, timings_ms={}) == replace(other, timings_ms={})
+    assert state == expected
