@@ -11,10 +11,12 @@ from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Proposal
 from gateway.core.errors import InferenceError
 from gateway.inference.client import ModelEngine
+from gateway.inference.past import MOST_MOMENTS, Moment
 from gateway.inference.served import ServedModel
 from tests.unit.inference_demo import in_force, snapshot
 
 CLOCK = SystemClock()
+_NO_TIME = "are left and an answer takes about"  # the words of admission
 
 
 @dataclass(slots=True)
@@ -26,7 +28,7 @@ class Load:
     deadline_s: float
     answered_ms: list[float] = field(default_factory=list)
     digests: set[str] = field(default_factory=set)
-    late: int = 0  # told so when their own deadline passed
+    late: int = 0  # told so at their own deadline, or at once where they could not be in time
     lost: list[BaseException] = field(default_factory=list)
 
     @property
@@ -62,7 +64,7 @@ class Load:
                 taken, in_force(), deadline
             )
         except InferenceError as exc:
-            if deadline.passed(CLOCK):
+            if deadline.passed(CLOCK) or _NO_TIME in str(exc):
                 self.late += 1
             else:
                 self.lost.append(exc)
@@ -71,6 +73,19 @@ class Load:
         else:
             self.answered_ms.append(1e3 * (time.monotonic() - started))
             self.digests.add(proposal.model_digest)
+
+
+def full_pasts() -> dict[str, tuple[list[Moment], int]]:
+    """As long a past as is kept, for each of the five points, up to now: from here on it does not grow."""
+    now = CLOCK.monotonic()
+    ages = range(MOST_MOMENTS, 0, -1)
+    return {
+        f"p{point}": (
+            [Moment(now - age, snapshot(now - age, temperature=40.0 + age % 20), in_force()) for age in ages],
+            1,
+        )
+        for point in range(5)
+    }
 
 
 async def agreed(_fresh: ModelEngine) -> None:

@@ -19,7 +19,7 @@ from rich.table import Table
 from gateway.inference.client import ModelEngine
 from gateway.inference.served import ServedModel
 from tests.bench.report import Figure
-from tests.model_load import Load, swap
+from tests.model_load import Load, full_pasts, swap
 from tests.unit.inference_demo import BUFFER_TANK, demo_definitions
 
 _T = TypeVar("_T")
@@ -39,6 +39,7 @@ async def _run(console: Console) -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         second = Path(shutil.copytree(BUFFER_TANK, Path(name) / "second"))
         served = ServedModel("buffer-tank", [BUFFER_TANK], _make)
+        served.recall(full_pasts())
         await served.start()
         gc.collect()
         gc.freeze()
