@@ -52,7 +52,7 @@ def wish(source: Path, tmp_path: Path, recipe: str = "int8", **others: object) -
 @pytest.mark.parametrize(
     ("others", "says"),
     [
-        ({"recipe": "int3"}, r"recipe `int3` is not known: use one of `fp32`, `int8`, `int4`"),
+        ({"recipe": "int3"}, r"recipe `int3` is not known: use one of `fp32`, `int8`, `int8a8`, `int4`"),
         ({"kv": "int4"}, r"cannot be kept in `int4`: use one of float32, float16, int8"),
         ({"device": "tpu"}, r"device `tpu` is not known: use `cpu` or `cuda`"),
         ({"block": 48}, r"a block has 16, 32, 64, 128 or 256 numbers, not 48"),
