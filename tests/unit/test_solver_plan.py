@@ -7,12 +7,26 @@ import pytest
 
 from gateway.core.decision import Holds, Refused
 from gateway.core.ports import InForce
+from gateway.core.tag import TagId
+from gateway.solver.affine import symbols
 from gateway.solver.check import Checks
 from gateway.solver.condense import Plan, condense
 from gateway.solver.query import Query
+from gateway.solver.ruleset import RuleSet
 from gateway.solver.shelf import Shelf
 from gateway.solver.terms import Budget
-from tests.unit.solver_demo import HEATER, INFLOW, NOW, PATIENT, Situation, proposal, rule_set
+from tests.unit.solver_demo import (
+    BUFFER_TANK,
+    HEATER,
+    INFLOW,
+    NOW,
+    PATIENT,
+    Situation,
+    module,
+    proposal,
+    rule_set,
+)
+from tests.unit.solver_modules import shipped
 
 DELAY, HOLD = Fraction("0.3"), Fraction("1.2")
 
@@ -116,3 +130,72 @@ def test_s3_premises_that_cannot_be_met_are_noticed(plan: Plan) -> None:
     assert not query.open({**fine, plan.symbols[0]: (1, 0)}, {})
     query.close()
     assert not query.open(fine, {"old:TK1.P101.SP": (Fraction(1), Fraction(2))})
+
+
+SLOW = '"require": "pump <= 80"'  # informational: no case speaks of it
+
+
+def with_rule(text: str) -> Plan:
+    """The plan of the demo's module with another rule in the place of `prefer-slow`."""
+    return condense(rule_set(module(BUFFER_TANK, (SLOW, text))), DELAY, HOLD)
+
+
+def read_in(plan: Plan, name: str, tag: TagId) -> list[str]:
+    """By duty of a rule, what it reads of a tag."""
+    duties = [d for d in plan.duties if plan.rules[d.rule].constraint.id == name and not d.old]
+    return [n for d in duties for n in sorted(symbols(d.formula)) if n.endswith(f":{tag}")]
+
+
+# Between two instants a level hardly moves, and an inflow may: the later of both stands for what is between.
+def test_a_rule_over_level_and_inflow_counts_the_inflow_as_far_as_the_next_instant() -> None:
+    plan = with_rule('"require": "level + 0.001*inflow <= 5", "always": true')
+    duties = [d for d in plan.duties if plan.rules[d.rule].constraint.id == "prefer-slow" and not d.old]
+
+    assert [d.instant for d in duties] == [0, 1, 2, 3]
+    assert [d.drift for d in duties] == [1, 2, 3, -1]
+    read = [sorted(n for n in symbols(d.formula) if INFLOW in n) for d in duties]
+    assert read == [
+        [f"p1:{INFLOW}"],
+        [f"m0:{INFLOW}", f"p2:{INFLOW}"],
+        [f"m0:{INFLOW}", f"m1:{INFLOW}", f"p3:{INFLOW}"],
+        [f"m0:{INFLOW}", f"m1:{INFLOW}", f"m2:{INFLOW}", f"p3:{INFLOW}"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "read"),
+    [
+        ('"require": "level + 0.001*inflow <= 5"', [f"x:{INFLOW}"]),  # now, and nothing else
+        (
+            '"require": "inflow <= 40", "always": true',
+            [f"x:{INFLOW}", *(f"p{k}:{INFLOW}" for k in (1, 2, 3))],
+        ),
+    ],
+)
+def test_a_rule_of_now_or_over_the_inflow_alone_counts_it_at_its_own_instants(
+    changed: str, read: list[str]
+) -> None:
+    assert read_in(with_rule(changed), "prefer-slow", INFLOW) == read
+
+
+# S1: under a terminal set what must hold always must hold all along the backup's way there, at both ends of
+# each of its steps, with the value that acts in it.
+def test_s1_under_a_terminal_set_the_backup_owes_what_must_hold_always_at_every_instant() -> None:
+    rules = RuleSet.of([shipped("tclab-twin")], 1)
+    plan = condense(rules, Fraction(3), Fraction(12))
+    acting = sum(not s.backup for s in plan.segments)
+    along = [(k, at) for k in range(acting, len(plan.segments)) for at in (k, k + 1)]
+    always = {r.constraint.id for r in rules.rules if r.constraint.always}
+
+    assert len(along) == 2 * rules.horizon
+    assert always == {"hot1", "hot2", "power"}
+    found: dict[str, list[tuple[int, int]]] = {rule.constraint.id: [] for rule in plan.rules}
+    for duty in plan.duties:
+        if duty.backup >= 0:
+            found[plan.rules[duty.rule].constraint.id].append((duty.backup, duty.instant))
+    assert {name: found[name] for name in always} == dict.fromkeys(always, along)
+    others = {name: at for name, at in found.items() if name not in always and at}
+    assert set(others) == {rule.constraint.id for rule in rules.terminal}
+    assert all(at == [(len(plan.segments) - 1, len(plan.segments))] for at in others.values())
+    power = [d for d in plan.duties if plan.rules[d.rule].constraint.id == "power" and d.backup >= 0]
+    assert all(symbols(d.formula) == {f"b{d.backup}:TCL.Q1.SP", f"b{d.backup}:TCL.Q2.SP"} for d in power)
