@@ -53,7 +53,7 @@ unit: $(DEV_STAMP)
 	$(BIN)/pytest -m "not nightly" tests/unit tests/property tests/architecture
 
 integration: $(DEV_STAMP)
-	$(BIN)/pytest -m "not nightly" tests/integration
+	$(BIN)/pytest -m "not nightly" tests/integration tests/fuzz tests/mutation
 
 bench: $(DEV_STAMP)
 	$(BIN)/python -m tests.bench

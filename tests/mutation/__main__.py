@@ -1,0 +1,108 @@
+"""Which mutants of a file do these tests not notice? `python -m tests.mutation FILE TEST...`
+
+Each mutant lives in a process of its own, which imports the changed file in place of the true one and runs
+the tests until one fails. Survivors are printed as JSON. Nothing of the gateway is imported here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import resource
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import z3
+
+from tests.mutation.mutator import Mutant, mutants
+
+ROOT = Path(__file__).parents[2]
+_CPU_S = 60  # a mutant that never ends is noticed, too
+_MEMORY = 4 * 1024**3
+WARM = (np, z3)  # imported once, by the parent of all mutants
+
+
+class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module from a tree."""
+
+    def __init__(self, name: str, tree: ast.Module, path: Path) -> None:
+        self._name, self._tree, self._path = name, tree, path
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        del path, target
+        if fullname != self._name:
+            return None
+        return importlib.util.spec_from_file_location(fullname, self._path, loader=self)
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(compile(self._tree, str(self._path), "exec"), module.__dict__)  # noqa: S102  # our own source
+
+
+def survives(file: Path, tree: ast.Module, tests: Sequence[str]) -> bool:
+    """Whether all tests pass with the changed file. Blocks until a process has said so."""
+    child = os.fork()
+    if not child:
+        os._exit(_trial(file, tree, tests))
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) == 0
+
+
+def _trial(file: Path, tree: ast.Module, tests: Sequence[str]) -> int:
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+    sys.meta_path.insert(0, _Changed(name, tree, file))
+    options = [
+        "-x",
+        "-q",
+        "--assert=plain",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        "--hypothesis-seed=0",
+    ]
+    try:
+        return int(pytest.main([*options, *tests]))
+    except BaseException:  # noqa: BLE001  # a changed file may fail in any way, at any place
+        return 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print survivors; status 1 where the tests fail without any change, 0 otherwise."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("tests", nargs="+")
+    parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="only those named so")
+    given = parser.parse_args(arguments)
+    file = given.file.resolve()
+    source = file.read_text(encoding="utf-8")
+    if not survives(file, ast.parse(source), given.tests):
+        sys.stderr.write("the tests fail without any change\n")
+        return 1
+    chosen = [m for m in mutants(source) if not given.only or any(words in m.name for words in given.only)]
+    found: list[Mutant] = []
+    for mutant in chosen:
+        if survives(file, mutant.tree, given.tests):
+            found.append(mutant)
+            sys.stderr.write(f"{file.name}:{mutant.line}: {mutant.name}\n")
+    sys.stdout.write(json.dumps({"mutants": len(chosen), "survivors": [mutant.name for mutant in found]}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Mutants that no test can notice, since they change nothing that is said, each with the reason."""
+
+from __future__ import annotations
+
+_NEVER_LEFT_OUT = "every duty is made with all of its parts"
+_THERE_ANYWAY = "both ends of the plan are cuts anyway"
+_A_NAME = "any other word than `safe` and `terminal` means the same"
+_A_BUDGET = "how long one query may take is tuned, not right or wrong"
+_A_SETTING = "either simplex of Z3 gives the same answers, one sooner"
+
+SPARED: dict[str, dict[str, str]] = {
+    "parse": {},
+    "condense": {
+        "drift: int = -1  # the instant itself [USub -> UAdd]": _NEVER_LEFT_OUT,
+        "backup: int = -1  # none [USub -> UAdd]": _NEVER_LEFT_OUT,
+        "drift: int = -1  # the instant itself [1 -> 2]": _NEVER_LEFT_OUT,
+        "backup: int = -1  # none [1 -> 2]": _NEVER_LEFT_OUT,
+        "if 0 < delay < end: [Lt -> LtE]": _THERE_ANYWAY,
+        "while at < end: [Lt -> LtE]": _THERE_ANYWAY,
+        "return \"rule\" ['rule' -> 'rule~']": _A_NAME,
+    },
+    "terms": {
+        "rlimit: int = 2_000_000 [2000000 -> 2000001]": _A_BUDGET,
+        "timeout_ms: int = 100 [100 -> 101]": _A_BUDGET,
+        "def solver(context: z3.Context, budget: Budget, *, products: bool = False) -> z3.Solver: "
+        "[False -> True]": _A_SETTING,
+        "if not products: [not left out]": _A_SETTING,
+        "if not products: [condition turned round]": _A_SETTING,
+    },
+}

@@ -1,0 +1,88 @@
+"""Mistakes in parser, condenser and encoder are noticed by their tests: a few in every run, all by night."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mutation.mutator import mutants
+from tests.mutation.spared import SPARED
+
+ROOT = Path(__file__).parents[2]
+UNIT, PROPERTY, INTEGRATION = (
+    "tests/unit/test_solver_",
+    "tests/property/test_solver_",
+    "tests/integration/test_solver_",
+)
+TESTS = {
+    "parse": (f"{UNIT}parsing.py", f"{UNIT}language.py", f"{UNIT}typing.py"),
+    "condense": tuple(f"{UNIT}{n}.py" for n in ("plan", "course", "rules", "states", "shelf", "check")),
+    "terms": (
+        f"{UNIT}terms.py",
+        f"{UNIT}language.py",
+        f"{PROPERTY}hull.py",
+        f"{UNIT}plan.py",
+        f"{INTEGRATION}pool_bounds.py",
+    ),
+}
+# One of each kind that a proof would suffer from most.
+TELLING = {
+    "parse": ('if word == "or" else self._negated()', 'if self._is("implies")'),
+    "condense": ("return not old and time >= delay", "if segment.mixed"),
+    "terms": ("Z3_mk_lt if strict", "if low == high"),
+}
+
+
+def tried(file: str, tests: tuple[str, ...], *only: str) -> dict[str, Any]:
+    """What `python -m tests.mutation` says."""
+    named = [part for words in only for part in ("--only", words)]
+    command = [sys.executable, "-m", "tests.mutation", f"gateway/solver/{file}.py", *tests, *named]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # ours
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_mutator_makes_every_kind_of_mistake_and_each_is_another_program() -> None:
+    source = (
+        'def f(a: "int", b=-1):\n'
+        '    """A sentence."""\n'
+        "    if a < b and not b:\n"
+        "        raise ValueError(a + 1)\n"
+        '    return a * 2 if a in (True, "x") else g("two words")\n'
+    )
+    found = list(mutants(source))
+
+    assert Counter(m.change for m in found) == Counter(
+        [
+            "USub -> UAdd", "1 -> 2", "condition turned round", "And -> Or", "Lt -> LtE", "not left out",
+            "branches swapped", "In -> NotIn", "Mult -> Add", "2 -> 3", "True -> False", "'x' -> 'x~'",
+        ]
+    )  # fmt: skip
+    assert len({compile(m.tree, "f", "exec").co_consts for m in found}) == len(found)
+    assert [m.name for m in found] == [m.name for m in mutants(source)]
+
+
+@pytest.mark.integration  # only for its length
+@pytest.mark.parametrize("file", TESTS)
+def test_the_mistakes_that_a_proof_would_suffer_from_most_are_noticed(file: str) -> None:
+    found = tried(file, TESTS[file], *TELLING[file])
+
+    assert found["mutants"] >= len(TELLING[file])
+    assert found["survivors"] == []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("file", TESTS)
+def test_every_mistake_is_noticed_but_those_that_change_nothing(file: str) -> None:
+    found = tried(file, TESTS[file])
+
+    assert found["mutants"] > 40
+    assert set(found["survivors"]) <= set(SPARED[file])
