@@ -74,6 +74,7 @@ class ServedModel:
         self.engine = self._next_that_loads()
         self._swapping = asyncio.Lock()
         self._draining: dict[asyncio.Task[None], asyncio.Event] = {}
+        self._retiring: list[ModelEngine] = []
         self._earlier: EngineStatistics | None = None
         self._swaps = self._failed = 0
 
@@ -151,10 +152,9 @@ class ServedModel:
         fresh.catch_up()
         old, self.engine, self._serving = self.engine, fresh, mark
         self._swaps += 1
-        statistics = old.statistics()
-        self._earlier = statistics if self._earlier is None else statistics.after(self._earlier)
+        self._retiring.append(old)
         hurry = asyncio.Event()
-        retiring = asyncio.create_task(_retired(old, hurry), name=f"retire-{self.name}")
+        retiring = asyncio.create_task(self._retired(old, hurry), name=f"retire-{self.name}")
         self._draining[retiring] = hurry
         retiring.add_done_callback(self._draining.pop)
         log.info("model_swapped", model=self.name, bundle=fresh.bundle.directory.name, pid=fresh.pid)
@@ -172,8 +172,10 @@ class ServedModel:
 
     def statistics(self) -> EngineStatistics:
         """Counters since start, over all engines."""
-        now = self.engine.statistics()
-        return now if self._earlier is None else now.after(self._earlier)
+        found = self.engine.statistics()
+        for old in self._retiring:  # they still answer what was asked of them
+            found = found.after(old.statistics())
+        return found if self._earlier is None else found.after(self._earlier)
 
     def swap_statistics(self) -> SwapStatistics:
         """Counters of swaps since start."""
@@ -210,18 +212,20 @@ class ServedModel:
         self.passed_over.append(f"`{folder.name}` cannot be served: {exc}")
         log.error("bundle_passed_over", model=self.name, bundle=folder.name, problem=str(exc))
 
+    async def _retired(self, old: ModelEngine, hurry: asyncio.Event) -> None:
+        """Requests under way end first, then the worker; an engine refers to itself, so it is collected here.
 
-async def _retired(old: ModelEngine, hurry: asyncio.Event) -> None:
-    """Requests under way end first, then the worker; an engine refers to itself, so it is collected here.
-
-    Under the daemon's frozen collector that takes a millisecond or two.
-    """
-    async with asyncio.TaskGroup() as waiting:
-        drained = waiting.create_task(old.drained(_DRAIN_S), name="drained")
-        hurried = waiting.create_task(hurry.wait(), name="hurried")
-        await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
-        drained.cancel()
-        hurried.cancel()
-    await old.aclose()
-    del old
-    gc.collect()
+        Under the daemon's frozen collector that takes a millisecond or two.
+        """
+        async with asyncio.TaskGroup() as waiting:
+            drained = waiting.create_task(old.drained(_DRAIN_S), name="drained")
+            hurried = waiting.create_task(hurry.wait(), name="hurried")
+            await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
+            drained.cancel()
+            hurried.cancel()
+        await old.aclose()
+        counted = old.statistics()
+        self._earlier = counted if self._earlier is None else counted.after(self._earlier)
+        self._retiring.remove(old)
+        del old
+        gc.collect()
