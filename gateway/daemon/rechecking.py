@@ -99,8 +99,7 @@ class Rechecking:
                 while self._jobs:
                     await self._judge(self._jobs.popleft())
         finally:
-            if self._worker is not None:
-                await self._worker.aclose(0.2)
+            await self._end()
 
     def statistics(self) -> RecheckStatistics:
         """Counters since start."""
@@ -118,8 +117,8 @@ class Rechecking:
             found = await self._asked(job)
         except (WorkerLostError, OSError) as exc:
             self._lost += 1
-            self._worker = None
             log.warning("recheck_lost", decision=job.decision, problem=str(exc))
+            await self._end()
             return
         if found.unread:
             self._unread += 1
@@ -129,8 +128,14 @@ class Rechecking:
         if found.violated or found.left_out:
             await self._differs(job, found)
 
+    async def _end(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.aclose(0.2)
+
     async def _asked(self, job: _Job) -> Judgement:
         if self._worker is None or not self._worker.alive:
+            await self._end()
             self._told.clear()
             self._worker = WorkerProcess(_MODULE, name="recheck")
             await self._worker.start()

@@ -171,7 +171,7 @@ class ChildProcess:
         return await self._process.wait() if self._process is not None else 0
 
     async def aclose(self, grace_s: float = 1.0) -> None:
-        """End of stream, then SIGKILL after `grace_s`; the child is reaped when this returns."""
+        """End of stream, then SIGKILL after `grace_s`; the child is reaped when this ends, also by a cancel."""
         if self._process is None:
             return
         if self._link.transport is not None:
@@ -180,8 +180,22 @@ class ChildProcess:
             async with asyncio.timeout(grace_s):
                 await self._process.wait()
         except TimeoutError:
-            self.kill()
-            await self._process.wait()
+            await self._ended()
+        except asyncio.CancelledError:
+            await self._ended()
+            raise
+
+    async def _ended(self) -> None:
+        """SIGKILL, and not left before the child is reaped, whoever cancels."""
+        self.kill()
+        reaped, cancelled = asyncio.ensure_future(self.wait()), False
+        while not reaped.done():
+            try:
+                await asyncio.shield(reaped)
+            except asyncio.CancelledError:  # a killed child ends at once
+                cancelled = True
+        if cancelled:
+            raise asyncio.CancelledError
 
 
 class WorkerProcess(ChildProcess):

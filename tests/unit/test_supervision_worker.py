@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -105,3 +106,19 @@ async def test_a_worker_does_not_take_the_core_of_whoever_wakes_it(worker: Worke
 
     assert os.sched_getscheduler(worker.pid) == os.SCHED_BATCH
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+async def test_a_close_that_is_cancelled_still_reaps_the_child() -> None:
+    made = WorkerProcess("tests.fakes.echo_worker", name="echo")
+    await made.start()
+    assert made.pid is not None
+    os.kill(made.pid, signal.SIGSTOP)  # it does not see the end of its stream
+    closing = asyncio.create_task(made.aclose(60.0))
+    await asyncio.sleep(0)
+    for _ in range(2):
+        closing.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert made._process is not None
+    assert made._process.returncode == -signal.SIGKILL
