@@ -171,7 +171,7 @@ class ChildProcess:
         return await self._process.wait() if self._process is not None else 0
 
     async def aclose(self, grace_s: float = 1.0) -> None:
-        """End of stream, then SIGKILL after `grace_s`; the child is reaped when this ends, also by a cancel."""
+        """End of stream, SIGKILL after `grace_s`; the child is reaped when this ends, also if cancelled."""
         if self._process is None:
             return
         if self._link.transport is not None:
