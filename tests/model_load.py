@@ -10,9 +10,9 @@ from pathlib import Path
 from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Proposal
 from gateway.core.errors import InferenceError
-from gateway.inference.client import ModelEngine
-from gateway.inference.past import MOST_MOMENTS, Moment
-from gateway.inference.served import ServedModel
+from gateway.inference.client.model_engine import ModelEngine
+from gateway.inference.client.past import MOST_MOMENTS, Moment
+from gateway.inference.client.served import ServedModel
 from tests.unit.inference_demo import in_force, snapshot
 
 CLOCK = SystemClock()

@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 
-from gateway.inference.bundle import Bundle
+from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.quantize.benching import Bench
 from gateway.inference.quantize.figures import Figures
 from gateway.inference.quantize.inspecting import Inspected

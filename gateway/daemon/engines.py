@@ -10,9 +10,9 @@ from gateway.core.clock import Clock
 from gateway.core.errors import ConfigError, InferenceError
 from gateway.core.tagstore import TagStore
 from gateway.daemon.model_book import ModelBook
-from gateway.inference.any_bundle import check_point
-from gateway.inference.client import ModelEngine
-from gateway.inference.served import ServedModel
+from gateway.inference.bundle.any_bundle import check_point
+from gateway.inference.client.model_engine import ModelEngine
+from gateway.inference.client.served import ServedModel
 from gateway.pipeline.decide import PROPOSE_SHARE
 
 

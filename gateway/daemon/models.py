@@ -25,8 +25,8 @@ from gateway.core.health import PartHealth
 from gateway.daemon.access import Role
 from gateway.daemon.asks import Verb
 from gateway.daemon.model_book import ModelBook, ServedBundle
-from gateway.inference.client import ModelEngine
-from gateway.inference.served import ServedModel
+from gateway.inference.client.model_engine import ModelEngine
+from gateway.inference.client.served import ServedModel
 from gateway.link.messages import ModelState
 from gateway.pipeline.point import Point
 

@@ -12,7 +12,7 @@ from gateway.core.clock import Clock
 from gateway.core.decision import DecisionId, DecisionRecord, PointId
 from gateway.core.errors import StorageError
 from gateway.core.tagstore import Snapshot
-from gateway.inference.past import MOST_MOMENTS, Moment
+from gateway.inference.client.past import MOST_MOMENTS, Moment
 from gateway.pipeline.point import Point
 from gateway.storage.reading import AuditedDecision
 

@@ -16,10 +16,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.inference.block_pool import BlockPool, Sequence
-from gateway.inference.bundle import GATE_FILE, MODEL_FILE, REFERENCE_FILE, Bundle, BundleError, load_bundle
-from gateway.inference.ort_session import PagedSession
-from gateway.inference.tokenizer import Token, Tokenizer
+from gateway.inference.bundle.manifest import (
+    GATE_FILE,
+    MODEL_FILE,
+    REFERENCE_FILE,
+    Bundle,
+    BundleError,
+    load_bundle,
+)
+from gateway.inference.bundle.tokenizer import Token, Tokenizer
+from gateway.inference.kv.block_pool import BlockPool, Sequence
+from gateway.inference.kv.ort_session import PagedSession
 
 _Record = list[list[tuple[tuple[str, ...], tuple[str, ...]]]]  # runs, cycles, (measured, in force)
 

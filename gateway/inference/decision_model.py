@@ -20,16 +20,16 @@ import numpy as np
 
 from gateway.core.errors import InferenceError
 from gateway.core.tag import number_text
-from gateway.inference.any_bundle import AnyBundle, load_any
-from gateway.inference.bundle import Bundle, OutputSpec
-from gateway.inference.bundle_stateless import StatelessOutput, class_values
-from gateway.inference.decode import OutputRange
-from gateway.inference.engine import Engine
-from gateway.inference.kv_backend import ProviderTruth
+from gateway.inference.bundle.any_bundle import AnyBundle, load_any
+from gateway.inference.bundle.manifest import Bundle, OutputSpec
+from gateway.inference.bundle.stateless import StatelessOutput, class_values
+from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.decoding.decode import OutputRange
+from gateway.inference.kv.backend import ProviderTruth
+from gateway.inference.kv.ort_session import Provider
 from gateway.inference.messages import Answer, Cycle, Propose
-from gateway.inference.ort_session import Provider
-from gateway.inference.serving import Size, make_engine
-from gateway.inference.tokenizer import Token
+from gateway.inference.serving.engine import Engine
+from gateway.inference.serving.serving import Size, make_engine
 
 Device = Literal["auto", "cpu", "cuda:0"]
 _PROVIDERS: dict[Device, Provider] = {"auto": "auto", "cpu": "cpu", "cuda:0": "cuda"}

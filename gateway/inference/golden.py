@@ -16,11 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.inference.bundle import GOLDEN_FILE, Bundle, BundleError, load_bundle
-from gateway.inference.decode import OutputRange
-from gateway.inference.engine import Engine
+from gateway.inference.bundle.manifest import GOLDEN_FILE, Bundle, BundleError, load_bundle
+from gateway.inference.decoding.decode import OutputRange
+from gateway.inference.kv.ort_session import Provider
 from gateway.inference.messages import Answer, Cycle, OutputLimits, Propose
-from gateway.inference.ort_session import Provider
+from gateway.inference.serving.engine import Engine
 
 ACTION_TOLERANCE = 1.2e-3  # of the output's span
 _FINE = 1_000_000  # steps of a span

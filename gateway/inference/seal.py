@@ -13,8 +13,8 @@ from typing import Any
 
 from gateway.core.durable import write_durably
 from gateway.core.errors import InferenceError
-from gateway.inference.any_bundle import AnyBundle, load_any
-from gateway.inference.bundle_files import (
+from gateway.inference.bundle.any_bundle import AnyBundle, load_any
+from gateway.inference.bundle.files import (
     BUNDLE_FILE,
     MODEL_FILE,
     BundleError,
@@ -23,7 +23,7 @@ from gateway.inference.bundle_files import (
     read_description,
 )
 from gateway.inference.decision_model import ranges_of
-from gateway.inference.serving import Size, start_engine
+from gateway.inference.serving.serving import Size, start_engine
 
 
 def seal(directory: Path) -> AnyBundle:

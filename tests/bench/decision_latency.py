@@ -29,7 +29,7 @@ from gateway.core.ports import CheckRequest, InForce
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagValue
 from gateway.core.tagstore import Snapshot
-from gateway.inference.client import ModelEngine
+from gateway.inference.client.model_engine import ModelEngine
 from gateway.link.client import LinkClient
 from gateway.link.messages import DecisionView
 from gateway.pipeline.working import register_values

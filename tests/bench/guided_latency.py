@@ -17,7 +17,7 @@ from gateway.core.decision import DecisionId, DecisionRecord, DecisionRequest, M
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagValue
 from gateway.core.tagstore import TagStore
-from gateway.inference.client import ModelEngine
+from gateway.inference.client.model_engine import ModelEngine
 from gateway.pipeline.decide import Decider
 from gateway.pipeline.point import Point, PointSettings
 from gateway.pipeline.rules import RulesHolder, RulesInForce

@@ -15,10 +15,10 @@ from gateway.core.guidance import PackedGuidance, Refusals, Unguided
 from gateway.core.ports import CheckRequest, Guide, Proposer
 from gateway.core.tag import TagDefinition, TagId
 from gateway.core.tagstore import Snapshot
-from gateway.inference.engine import Engine
-from gateway.inference.guiding import decoding_of
+from gateway.inference.client.guiding import decoding_of
+from gateway.inference.client.values import in_force_text, input_text
 from gateway.inference.messages import Answer, Cycle, Propose
-from gateway.inference.values import in_force_text, input_text
+from gateway.inference.serving.engine import Engine
 from gateway.solver.check import Checks
 from gateway.solver.permitted_next import NotKnown
 

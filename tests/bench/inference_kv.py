@@ -17,15 +17,15 @@ import onnxruntime
 from rich.console import Console
 from rich.table import Table
 
-from gateway.inference.bundle import Bundle, Window
-from gateway.inference.decode import OutputRange
-from gateway.inference.engine import Engine
-from gateway.inference.job import PREFILL_CHUNK
-from gateway.inference.kv_backend import CacheId
+from gateway.inference.bundle.manifest import Bundle, Window
+from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.decoding.decode import OutputRange
+from gateway.inference.kv.backend import CacheId
+from gateway.inference.kv.ort_session import PagedSession
+from gateway.inference.kv.paged_graph import PagedGraph
 from gateway.inference.messages import Answer, Cycle, Propose
-from gateway.inference.ort_session import PagedSession
-from gateway.inference.paged_graph import PagedGraph
-from gateway.inference.tokenizer import Token
+from gateway.inference.serving.engine import Engine
+from gateway.inference.serving.job import PREFILL_CHUNK
 from tests.bench.report import Figure, percentile
 from tests.unit.random_decoder import BLOCK, SMALL, TINY, Size, write_decoder
 

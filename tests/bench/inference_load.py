@@ -25,8 +25,8 @@ from gateway.core.errors import InferenceError, WorkerLostError
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import Snapshot
-from gateway.inference.bundle import Bundle
-from gateway.inference.client import ModelEngine
+from gateway.inference.bundle.manifest import Bundle
+from gateway.inference.client.model_engine import ModelEngine
 from gateway.inference.messages import Answer
 from tests.bench.inference_kv import decisions_bundle, engine_of, history, request
 from tests.bench.report import Figure, percentile
@@ -162,7 +162,7 @@ def chunks(console: Console, folder: Path) -> list[Figure]:
     )
     p99 = {}
     for tokens in track(CHUNKS, description="chunks", console=console):
-        with mock.patch("gateway.inference.job.PREFILL_CHUNK", tokens):
+        with mock.patch("gateway.inference.serving.job.PREFILL_CHUNK", tokens):
             p50, p99[tokens], rebuilt = _typical(bundle, _MIXED_RATE, beside=True)
         name = str(tokens) if tokens < CHUNKS[-1] else "whole"
         table.add_row(name, f"{p50:.1f}", f"{p99[tokens]:.1f}", f"{rebuilt:.0f}")
@@ -253,7 +253,7 @@ def start(console: Console, folder: Path, minute_s: float) -> list[Figure]:
     bundle = decisions_bundle(folder, SMALL)
     seen = {}
     for warm in (True, False):
-        with mock.patch("gateway.inference.engine_worker._MOST_WARMED", 32 if warm else 0):
+        with mock.patch("gateway.inference.client.engine_worker._MOST_WARMED", 32 if warm else 0):
             seen[warm] = asyncio.run(_first_minute(bundle, minute_s))
     table = Table(
         "warmed", "p50 ms", "p99 ms", "slowest ms", title=f"first {minute_s:g} s after a start, 20/s"

@@ -16,8 +16,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from gateway.inference.client import ModelEngine
-from gateway.inference.served import ServedModel
+from gateway.inference.client.model_engine import ModelEngine
+from gateway.inference.client.served import ServedModel
 from tests.bench.report import Figure
 from tests.model_load import Load, full_pasts, swap
 from tests.unit.inference_demo import BUFFER_TANK, demo_definitions

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import gateway.inference
-from gateway.inference.engine import Engine
+from gateway.inference.serving.engine import Engine
 from gateway.inference.training.clone import TankClone, engine_of
 from gateway.plantsim.tank import Measurement, Outputs
 from tests.bench.simulator import Policy

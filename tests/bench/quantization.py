@@ -20,12 +20,12 @@ from rich.console import Console
 from rich.table import Table
 
 import gateway.inference
-from gateway.inference.bundle import Architecture, load_bundle
-from gateway.inference.made import KvType
-from gateway.inference.paged_graph import PagedGraph
+from gateway.inference.bundle.made import KvType
+from gateway.inference.bundle.manifest import Architecture, load_bundle
+from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.kv.paged_graph import PagedGraph
 from gateway.inference.quantize.figures import Figures
 from gateway.inference.quantize.kv_bytes import predicted
-from gateway.inference.tokenizer import Token
 from gateway.inference.training.paired import Length
 from tests.bench.report import Figure, percentile
 

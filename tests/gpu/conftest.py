@@ -11,8 +11,8 @@ from pathlib import Path
 import onnxruntime
 import pytest
 
-from gateway.inference.bundle import Window
-from gateway.inference.ort_session import open_session
+from gateway.inference.bundle.manifest import Window
+from gateway.inference.kv.ort_session import open_session
 from tests.unit.random_decoder import MINUTE, write_decoder
 
 RECORD = Path(os.environ.get("GPU_RECORD", Path(__file__).with_name("record.json")))

@@ -13,16 +13,16 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
-from gateway.inference.beside_others import beside_others
-from gateway.inference.bundle import Bundle, Window
-from gateway.inference.cuda_plan import BUCKETS
+from gateway.inference.bundle.manifest import Bundle, Window
+from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.decision_model import ranges_of
-from gateway.inference.job import PREFILL_CHUNK
-from gateway.inference.kv_backend import CacheId
-from gateway.inference.paged_cuda import PagedAttentionCuda
-from gateway.inference.serving import Size as Room
-from gateway.inference.serving import make_engine
-from gateway.inference.tokenizer import Token
+from gateway.inference.kv.backend import CacheId
+from gateway.inference.kv.cuda_plan import BUCKETS
+from gateway.inference.kv.paged_cuda import PagedAttentionCuda
+from gateway.inference.serving.beside_others import beside_others
+from gateway.inference.serving.job import PREFILL_CHUNK
+from gateway.inference.serving.serving import Size as Room
+from gateway.inference.serving.serving import make_engine
 from tests.unit.random_decoder import SMALL, TINY, Size, for_cuda, random_weights, recomputed, write_decoder
 
 WINDOW, PAGES, SEED = 128, 256, 1

@@ -38,7 +38,7 @@ ARM_S = 60.0
 DEADLINE_MS = 250  # instead of the demo's 100: a test machine shares its cores
 MODULES = {
     "solver": "gateway.solver.worker",
-    "engine": "gateway.inference.worker",
+    "engine": "gateway.inference.serving.worker",
     "opcua": "gateway.protocols.opcua",
     "web": "gateway.web",
 }

@@ -19,7 +19,7 @@ from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Proposal
 from gateway.core.errors import InferenceError, WorkerLostError
 from gateway.core.tag import TagId
-from gateway.inference.client import ModelEngine
+from gateway.inference.client.model_engine import ModelEngine
 from tests.integration.environments import python_with
 from tests.unit.inference_demo import demo_definitions, in_force, snapshot
 from tests.unit.inference_exports import (

@@ -13,7 +13,7 @@ from gateway.core.clock import Deadline, FakeClock, SystemClock
 from gateway.core.decision import Proposal
 from gateway.core.errors import InferenceError, WorkerLostError
 from gateway.core.tag import TagId
-from gateway.inference.client import ModelEngine
+from gateway.inference.client.model_engine import ModelEngine
 from tests.unit.inference_demo import BUFFER_TANK, RECKLESS, demo_definitions, in_force, snapshot
 
 pytestmark = pytest.mark.integration
@@ -163,7 +163,7 @@ async def test_the_reckless_bundle_wants_what_must_be_refused() -> None:
 
 def test_main_never_loads_the_runtime() -> None:
     code = (
-        "import sys; import gateway.inference.client; "
+        "import sys; import gateway.inference.client.model_engine; "
         "sys.exit(any(name in sys.modules for name in ('onnxruntime', 'onnx', 'torch')))"
     )
 

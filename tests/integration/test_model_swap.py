@@ -15,8 +15,8 @@ import pytest_asyncio
 from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Proposal
 from gateway.core.errors import InferenceError
-from gateway.inference.client import ModelEngine
-from gateway.inference.served import ServedModel
+from gateway.inference.client.model_engine import ModelEngine
+from gateway.inference.client.served import ServedModel
 from tests.model_load import Load, agreed, swap
 from tests.unit.inference_demo import BUFFER_TANK, RECKLESS, demo_definitions, in_force, snapshot
 from tests.unit.inference_exports import FORECASTER

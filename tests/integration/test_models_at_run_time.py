@@ -20,9 +20,9 @@ from gateway.core.decision import Proposal, RequestClass
 from gateway.core.errors import LinkError
 from gateway.core.tagstore import Snapshot
 from gateway.daemon.recall import recalled
-from gateway.inference.client import ModelEngine
-from gateway.inference.past import Moment
-from gateway.inference.served import ServedModel
+from gateway.inference.client.model_engine import ModelEngine
+from gateway.inference.client.past import Moment
+from gateway.inference.client.served import ServedModel
 from gateway.pipeline.point import Point
 from gateway.storage.audit import AuditLog
 from gateway.storage.chain import open_for_reading

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from gateway.core.guidance import NOTHING
-from gateway.inference.bundle import OutputSpec
-from gateway.inference.decode import OutputMask, OutputRange
-from gateway.inference.guided import Awaited
-from gateway.inference.tokenizer import TagCodec
+from gateway.inference.bundle.manifest import OutputSpec
+from gateway.inference.bundle.tokenizer import TagCodec
+from gateway.inference.decoding.decode import OutputMask, OutputRange
+from gateway.inference.decoding.guided import Awaited
 from tests.property.test_solver_permitted_next import _rule
 from tests.unit.solver_next import ORDER, TAGS, Enumerated, Here, rules
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gateway.core.errors import InferenceError
-from gateway.inference.block_pool import BlockPool, PoolExhaustedError, Sequence
+from gateway.inference.kv.block_pool import BlockPool, PoolExhaustedError, Sequence
 
 PAGES, BLOCK = 24, 4
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.inference.beside_others import beside_others
-from gateway.inference.bundle import Bundle, Window
-from gateway.inference.kv_backend import CacheId
-from gateway.inference.paged_graph import PagedGraph
-from gateway.inference.tokenizer import Token
+from gateway.inference.bundle.manifest import Bundle, Window
+from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.kv.backend import CacheId
+from gateway.inference.kv.paged_graph import PagedGraph
+from gateway.inference.serving.beside_others import beside_others
 from tests.unit.random_decoder import MINUTE, random_weights, recomputed, write_decoder
 
 WINDOWS = (20, 48, 97, 10_000)  # the last one: no band at all

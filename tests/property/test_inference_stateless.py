@@ -7,11 +7,11 @@ import msgspec
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from gateway.inference.any_bundle import load_any
-from gateway.inference.bundle_stateless import StatelessBundle
-from gateway.inference.engine import CANCELLED
+from gateway.inference.bundle.any_bundle import load_any
+from gateway.inference.bundle.stateless import StatelessBundle
 from gateway.inference.messages import Answer, Cycle, Failed, NeedHistory, Propose
-from gateway.inference.stateless_engine import StatelessEngine
+from gateway.inference.serving.engine import CANCELLED
+from gateway.inference.serving.stateless_engine import StatelessEngine
 from tests.unit.inference_exports import FORECASTER, PUMP, REGRESSOR
 
 _BUNDLES = [

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.spans import holds, join
-from gateway.inference.bundle import OutputSpec
-from gateway.inference.decode import OutputMask, OutputRange
-from gateway.inference.tokenizer import TagCodec
+from gateway.inference.bundle.manifest import OutputSpec
+from gateway.inference.bundle.tokenizer import TagCodec
+from gateway.inference.decoding.decode import OutputMask, OutputRange
 
 PUMP = OutputSpec(
     tag="P",

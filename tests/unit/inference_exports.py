@@ -3,7 +3,7 @@
 from fractions import Fraction
 from pathlib import Path
 
-from gateway.inference.decode import OutputRange
+from gateway.inference.decoding.decode import OutputRange
 
 EXPORTS = Path(__file__).resolve().parents[1] / "data" / "exports"
 OPTIMUM_LLAMA, OPTIMUM_GPT2 = EXPORTS / "optimum_llama", EXPORTS / "optimum_gpt2"

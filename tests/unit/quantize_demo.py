@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.inference.block_pool import BlockPool, Sequence
-from gateway.inference.bundle import Bundle
-from gateway.inference.ort_session import PagedSession
+from gateway.inference.bundle.manifest import Bundle
+from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.kv.block_pool import BlockPool, Sequence
+from gateway.inference.kv.ort_session import PagedSession
 from gateway.inference.quantize.making import Result
 from gateway.inference.quantize.quantizing import Wish, quantize
 from gateway.inference.seal import seal
-from gateway.inference.tokenizer import Token
 from gateway.inference.training.paired import Length
 from tests.unit.inference_demo import BUFFER_TANK
 

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.core.tag import TagDefinition, TagId, TagKind
-from gateway.inference.bundle import (
+from gateway.inference.bundle.files import BUNDLE_FILE, MODEL_FILE, FileSpec
+from gateway.inference.bundle.manifest import (
     Architecture,
     Bundle,
     Manifest,
@@ -23,8 +24,7 @@ from gateway.inference.bundle import (
     Window,
     load_bundle,
 )
-from gateway.inference.bundle_files import BUNDLE_FILE, MODEL_FILE, FileSpec
-from gateway.inference.tokenizer import Token
+from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.training.graph import Shape, write_graph
 from gateway.inference.training.graph_cuda import write_cuda_graph
 

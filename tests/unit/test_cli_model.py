@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli.main import app
-from gateway.inference.bundle import load_bundle
+from gateway.inference.bundle.manifest import load_bundle
 from gateway.inference.quantize.recipes import RECIPES, Recipe
 from tests.unit.quantize_demo import DEMO, made
 

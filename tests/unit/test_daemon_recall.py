@@ -25,7 +25,7 @@ from gateway.core.decision import (
 from gateway.core.errors import StorageError
 from gateway.core.tag import TagId
 from gateway.daemon.recall import moment_of, recalled
-from gateway.inference.past import MOST_MOMENTS
+from gateway.inference.client.past import MOST_MOMENTS
 from gateway.storage.reading import AuditedDecision
 from tests.fakes.pipeline import PUMP, House, pump
 

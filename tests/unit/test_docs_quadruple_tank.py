@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from gateway.cli.main import app
 from gateway.config.model import TagRow
 from gateway.config.tags import parse_csv, tag_definition
-from gateway.inference.bundle import check_tags, load_bundle
+from gateway.inference.bundle.manifest import check_tags, load_bundle
+from gateway.inference.client.values import limits_of
 from gateway.inference.training.four_tank import FOUR_TANK
-from gateway.inference.values import limits_of
 from tests.unit.inference_demo import BUNDLES
 
 FOLDER = Path(__file__).parents[2] / "docs" / "examples"

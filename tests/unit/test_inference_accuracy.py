@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from gateway.inference.accuracy_gate import Accuracy, main, measure
-from gateway.inference.bundle import load_bundle
+from gateway.inference.bundle.manifest import load_bundle
 from gateway.inference.training.clone import Clone, engine_of
 from gateway.inference.training.evaluate import Shuffled, mean_errors
 from gateway.inference.training.export import recipe_digest

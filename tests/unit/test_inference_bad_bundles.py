@@ -17,12 +17,12 @@ from onnx import helper, numpy_helper
 
 from gateway.core.errors import InferenceError
 from gateway.core.tag import TagId
-from gateway.inference.any_bundle import check_any_tags, check_point, load_any
-from gateway.inference.bundle_files import MOST_FILE_BYTES
-from gateway.inference.client import ModelEngine
+from gateway.inference.bundle.any_bundle import check_any_tags, check_point, load_any
+from gateway.inference.bundle.files import MOST_FILE_BYTES
+from gateway.inference.client.model_engine import ModelEngine
 from gateway.inference.decision_model import DecisionModel, ranges_of
 from gateway.inference.seal import main, seal
-from gateway.inference.serving import Size, start_engine
+from gateway.inference.serving.serving import Size, start_engine
 from tests.unit.inference_demo import BUFFER_TANK, demo_definitions
 from tests.unit.inference_exports import DECODERS, GENAI_LLAMA, OPTIMUM_LLAMA, REGRESSOR, STATELESS
 from tests.unit.inference_graphs import LEVEL, as_is, bundle_in, logarithm

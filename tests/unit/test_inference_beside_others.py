@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gateway.inference.beside_others import beside_others
-from gateway.inference.bundle import Bundle, Window, load_bundle
-from gateway.inference.costs import Costs
-from gateway.inference.engine import Engine
-from gateway.inference.kv_backend import CacheId
-from gateway.inference.paged_graph import PagedGraph
-from gateway.inference.selftest import self_test
-from gateway.inference.tokenizer import Token
+from gateway.inference.bundle.manifest import Bundle, Window, load_bundle
+from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.kv.backend import CacheId
+from gateway.inference.kv.paged_graph import PagedGraph
+from gateway.inference.serving.beside_others import beside_others
+from gateway.inference.serving.costs import Costs
+from gateway.inference.serving.engine import Engine
+from gateway.inference.serving.selftest import self_test
 from tests.unit.inference_demo import BUFFER_TANK
 from tests.unit.random_decoder import MINUTE, write_decoder
 from tests.unit.test_inference_engine import OUTPUTS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.core.tag import TagDefinition, TagId, TagKind
-from gateway.inference.bundle import BundleError, check_tags, load_bundle
+from gateway.inference.bundle.manifest import BundleError, check_tags, load_bundle
 from tests.unit.inference_demo import BUFFER_TANK, RECKLESS, demo_definitions
 
 

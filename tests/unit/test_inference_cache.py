@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
-from gateway.inference.bundle import REFERENCE_FILE, load_bundle
-from gateway.inference.engine import Engine
-from gateway.inference.kv_backend import CacheId, PoolExhaustedError
+from gateway.inference.bundle.manifest import REFERENCE_FILE, load_bundle
+from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.kv.backend import CacheId, PoolExhaustedError
+from gateway.inference.kv.paged_graph import PagedGraph
+from gateway.inference.kv.prefix import Identity, page_names
+from gateway.inference.kv.recency import Recency
 from gateway.inference.messages import Answer, Propose
-from gateway.inference.paged_graph import PagedGraph
-from gateway.inference.prefix import Identity, page_names
-from gateway.inference.recency import Recency
-from gateway.inference.tokenizer import Token
+from gateway.inference.serving.engine import Engine
 from tests.unit.inference_demo import BUFFER_TANK
 from tests.unit.test_inference_engine import OUTPUTS, _cycles
 

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.inference.cadence import Cadence
+from gateway.inference.client.cadence import Cadence
 from gateway.inference.messages import Cycle
 
 

@@ -6,11 +6,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from gateway.inference.bundle import Calibration, Confidence, load_bundle
-from gateway.inference.bundle_files import BUNDLE_FILE, BundleError
-from gateway.inference.confidence import log_odds, looked_up, scaled
-from gateway.inference.engine import Engine
+from gateway.inference.bundle.files import BUNDLE_FILE, BundleError
+from gateway.inference.bundle.manifest import Calibration, Confidence, load_bundle
+from gateway.inference.decoding.confidence import log_odds, looked_up, scaled
 from gateway.inference.messages import Answer, Cycle, Propose
+from gateway.inference.serving.engine import Engine
 from gateway.inference.training.calibrate import Answers, alarms, calibration, familiarity
 from gateway.inference.training.dataset import Runs, record
 from gateway.inference.training.recipes import RECIPES

@@ -16,12 +16,12 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from gateway.core.errors import InferenceError
-from gateway.inference.backends import make_backend
-from gateway.inference.block_pool import Appended, BlockPool, Sequence
-from gateway.inference.bundle import Window
-from gateway.inference.cuda_plan import BUCKETS, EAGER, Layout, bounds, bucket_of, graph_id, pack
-from gateway.inference.rows import Row
-from gateway.inference.tokenizer import Token
+from gateway.inference.bundle.manifest import Window
+from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.kv.block_pool import Appended, BlockPool, Sequence
+from gateway.inference.kv.cuda_plan import BUCKETS, EAGER, Layout, bounds, bucket_of, graph_id, pack
+from gateway.inference.kv.rows import Row
+from gateway.inference.serving.backends import make_backend
 from gateway.inference.training.graph_cuda import write_cuda_graph
 from tests.unit.random_decoder import BLOCK, MINUTE, for_cuda, random_weights, recomputed, write_decoder
 

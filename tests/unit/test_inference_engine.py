@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from gateway.core.errors import InferenceError
-from gateway.inference.block_pool import BlockPool, Sequence
-from gateway.inference.bundle import REFERENCE_FILE, Bundle, load_bundle
-from gateway.inference.decode import OutputRange
-from gateway.inference.engine import Engine
+from gateway.inference.bundle.manifest import REFERENCE_FILE, Bundle, load_bundle
+from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.decoding.decode import OutputRange
+from gateway.inference.kv.block_pool import BlockPool, Sequence
+from gateway.inference.kv.ort_session import PagedSession
 from gateway.inference.messages import Answer, Cycle, NeedHistory, Propose
-from gateway.inference.ort_session import PagedSession
-from gateway.inference.selftest import self_test
-from gateway.inference.tokenizer import Token
+from gateway.inference.serving.engine import Engine
+from gateway.inference.serving.selftest import self_test
 from tests.unit.inference_demo import BUFFER_TANK
 
 OUTPUTS = (

@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
-from gateway.inference.backends import make_backend
-from gateway.inference.bundle import load_bundle
+from gateway.inference.bundle.manifest import load_bundle
+from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.decision_model import DecisionModel
-from gateway.inference.engine import CANCELLED, Engine
-from gateway.inference.kv_backend import KvBackend, PoolExhaustedError
+from gateway.inference.kv.backend import KvBackend, PoolExhaustedError
 from gateway.inference.messages import Answer, Failed
-from gateway.inference.selftest import self_test
-from gateway.inference.tokenizer import Token
+from gateway.inference.serving.backends import make_backend
+from gateway.inference.serving.engine import CANCELLED, Engine
+from gateway.inference.serving.selftest import self_test
 from tests.unit.inference_exports import DECODERS, GENAI_LLAMA, OPTIMUM_LLAMA
 from tests.unit.test_inference_engine import OUTPUTS, _cycles
 from tests.unit.test_inference_hop import ask

@@ -13,12 +13,12 @@ import pytest
 from gateway.core.guidance import NOTHING, Guidance, GuidanceCase, GuidanceLevel
 from gateway.core.spans import Span, Spans
 from gateway.core.tag import TagId
-from gateway.inference.bundle import OutputSpec, load_bundle
-from gateway.inference.decode import LEAST_SHARE, OutputMask, OutputRange
-from gateway.inference.engine import Engine
-from gateway.inference.guided import TOO_LATE
+from gateway.inference.bundle.manifest import OutputSpec, load_bundle
+from gateway.inference.bundle.tokenizer import TagCodec
+from gateway.inference.decoding.decode import LEAST_SHARE, OutputMask, OutputRange
+from gateway.inference.decoding.guided import TOO_LATE
 from gateway.inference.messages import Answer, Failed, Propose
-from gateway.inference.tokenizer import TagCodec
+from gateway.inference.serving.engine import Engine
 from tests.unit.inference_demo import BUFFER_TANK
 from tests.unit.test_inference_engine import OUTPUTS, _cycles
 

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from gateway.inference.bundle import Bundle, Window, load_bundle
-from gateway.inference.engine import Engine
+from gateway.inference.bundle.manifest import Bundle, Window, load_bundle
 from gateway.inference.messages import Answer, Cycle, Propose
+from gateway.inference.serving.engine import Engine
 from tests.unit.inference_demo import BUFFER_TANK
 from tests.unit.test_inference_engine import OUTPUTS, _cycles
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from gateway.inference.client import ModelEngine
-from gateway.inference.past import MOST_MOMENTS, Past
-from gateway.inference.point_state import PointState
+from gateway.inference.client.model_engine import ModelEngine
+from gateway.inference.client.past import MOST_MOMENTS, Past
+from gateway.inference.client.point_state import PointState
 from tests.unit.inference_demo import BUFFER_TANK, demo_definitions, in_force, snapshot
 
 

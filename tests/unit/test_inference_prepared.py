@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.inference.block_pool import BlockPool, Sequence
-from gateway.inference.bundle import Window
-from gateway.inference.ort_session import PagedSession
-from gateway.inference.rows import Row
-from gateway.inference.tokenizer import Token
+from gateway.inference.bundle.manifest import Window
+from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.kv.block_pool import BlockPool, Sequence
+from gateway.inference.kv.ort_session import PagedSession
+from gateway.inference.kv.rows import Row
 from tests.unit.random_decoder import BLOCK, MINUTE, write_decoder
 
 PAGES = 96

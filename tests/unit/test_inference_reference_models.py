@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from gateway.inference.bundle import GOLDEN_FILE, Manifest, load_bundle
-from gateway.inference.bundle_files import BundleError
+from gateway.inference.bundle.files import BundleError
+from gateway.inference.bundle.manifest import GOLDEN_FILE, Manifest, load_bundle
 from gateway.inference.golden import ACTION_TOLERANCE, Golden, main, replay
 from gateway.inference.training.clone import Clone, engine_of
 from gateway.inference.training.dataset import record

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.inference.scheduler import Policy, Waiting
+from gateway.inference.serving.scheduler import Policy, Waiting
 
 
 def waiting(

@@ -14,16 +14,16 @@ import pytest
 from onnx import helper
 
 from gateway.core.errors import InferenceError
-from gateway.inference.any_bundle import load_any
-from gateway.inference.bundle_stateless import StatelessBundle
-from gateway.inference.costs import Costs
+from gateway.inference.bundle.any_bundle import load_any
+from gateway.inference.bundle.stateless import StatelessBundle
 from gateway.inference.decision_model import DecisionModel
-from gateway.inference.decode import OutputRange
+from gateway.inference.decoding.decode import OutputRange
 from gateway.inference.messages import Answer, Cycle, Failed, NeedHistory, Propose
-from gateway.inference.scheduler import Policy
-from gateway.inference.serving import Size, start_engine
-from gateway.inference.stateless_engine import StatelessEngine
-from gateway.inference.stateless_selftest import self_test_stateless
+from gateway.inference.serving.costs import Costs
+from gateway.inference.serving.scheduler import Policy
+from gateway.inference.serving.serving import Size, start_engine
+from gateway.inference.serving.stateless_engine import StatelessEngine
+from gateway.inference.serving.stateless_selftest import self_test_stateless
 from tests.unit.inference_exports import CLASSIFIER, FORECASTER, HEATER, PUMP, REGRESSOR
 from tests.unit.inference_graphs import INFLOW, LEVEL, as_is, bundle_in, graph_of, logarithm, summing
 from tests.unit.inference_graphs import PUMP as PUMP_OUTPUT

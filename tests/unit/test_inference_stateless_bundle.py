@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import InferenceError
-from gateway.inference.any_bundle import load_any
+from gateway.inference.bundle.any_bundle import load_any
 from tests.unit.inference_graphs import INFLOW, as_is, bundle_in
 
 

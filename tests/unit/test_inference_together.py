@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from gateway.core.errors import InferenceError
-from gateway.inference.bundle import load_bundle
-from gateway.inference.costs import Costs
-from gateway.inference.engine import CANCELLED, Engine
+from gateway.inference.bundle.manifest import load_bundle
 from gateway.inference.messages import Answer, Cycle, Failed, NeedHistory, Propose
-from gateway.inference.scheduler import Policy
+from gateway.inference.serving.costs import Costs
+from gateway.inference.serving.engine import CANCELLED, Engine
+from gateway.inference.serving.scheduler import Policy
 from tests.unit.inference_demo import BUFFER_TANK
 from tests.unit.test_inference_engine import OUTPUTS, _cycles
 

@@ -13,16 +13,16 @@ import pytest
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from gateway.inference.block_pool import BlockPool, Sequence
-from gateway.inference.bundle import Bundle, Window, load_bundle
+from gateway.inference.bundle.manifest import Bundle, Window, load_bundle
+from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.decision_model import ranges_of
-from gateway.inference.engine import Engine
-from gateway.inference.kv_backend import CacheId
-from gateway.inference.paged_graph import PagedGraph
+from gateway.inference.kv.backend import CacheId
+from gateway.inference.kv.block_pool import BlockPool, Sequence
+from gateway.inference.kv.paged_graph import PagedGraph
 from gateway.inference.quantize.graphs import Graph
 from gateway.inference.quantize.kv_bytes import allocated, predicted
-from gateway.inference.serving import Size, start_engine
-from gateway.inference.tokenizer import Token
+from gateway.inference.serving.engine import Engine
+from gateway.inference.serving.serving import Size, start_engine
 from gateway.inference.training.clone import Clone
 from gateway.inference.training.paired import plant_of
 from tests.unit.inference_demo import BUFFER_TANK
@@ -148,8 +148,8 @@ def test_the_calculated_pool_is_what_is_allocated_within_5_percent(recipe: str, 
 _GROWTH = """
 import sys
 from pathlib import Path
-from gateway.inference.bundle import load_bundle
-from gateway.inference.ort_session import PagedSession
+from gateway.inference.bundle.manifest import load_bundle
+from gateway.inference.kv.ort_session import PagedSession
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -11,10 +11,11 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
-from gateway.inference.block_pool import BlockPool, Sequence
-from gateway.inference.bundle import GOLDEN_FILE, REFERENCE_FILE, load_bundle
+from gateway.inference.bundle.manifest import GOLDEN_FILE, REFERENCE_FILE, load_bundle
 from gateway.inference.decision_model import DecisionModel
 from gateway.inference.golden import replay
+from gateway.inference.kv.block_pool import BlockPool, Sequence
+from gateway.inference.kv.rows import Row
 from gateway.inference.quantize.figures import Figures, bars, measure
 from gateway.inference.quantize.graphs import Graph
 from gateway.inference.quantize.half import HALVES, to_half
@@ -23,7 +24,6 @@ from gateway.inference.quantize.matmul_nbits import in_blocks, keep_in_blocks
 from gateway.inference.quantize.mixed import parts
 from gateway.inference.quantize.passes import apply
 from gateway.inference.quantize.recipes import RECIPES
-from gateway.inference.rows import Row
 from gateway.inference.training.graph import quantize_8bit
 from gateway.inference.training.paired import Length, objective, plant_of
 from tests.unit.inference_demo import BUFFER_TANK

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from gateway.core.errors import InferenceError
-from gateway.inference.bundle import Bundle, load_bundle
-from gateway.inference.made import Fused, Made
+from gateway.inference.bundle.made import Fused, Made
+from gateway.inference.bundle.manifest import Bundle, load_bundle
+from gateway.inference.bundle.target import check_target
 from gateway.inference.quantize.benching import bench
 from gateway.inference.quantize.figures import measure
 from gateway.inference.quantize.making import GateRefusedError
@@ -22,7 +23,6 @@ from gateway.inference.quantize.optimizing import optimize
 from gateway.inference.quantize.quantizing import Wish, quantize
 from gateway.inference.quantize.recipes import RECIPES, Recipe
 from gateway.inference.seal import seal
-from gateway.inference.target import check_target
 from tests.unit.inference_demo import RECKLESS
 from tests.unit.quantize_demo import DEMO, SHORT, made
 

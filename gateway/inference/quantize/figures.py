@@ -11,14 +11,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.inference.backends import make_backend
-from gateway.inference.bundle import Bundle
-from gateway.inference.bundle_files import BundleError
-from gateway.inference.kv_backend import KvBackend
-from gateway.inference.ort_session import Provider
+from gateway.inference.bundle.files import BundleError
+from gateway.inference.bundle.manifest import Bundle
+from gateway.inference.bundle.tokenizer import Token, Tokenizer
+from gateway.inference.kv.backend import KvBackend
+from gateway.inference.kv.ort_session import Provider
 from gateway.inference.quantize.recipes import RECIPES
 from gateway.inference.quantize.twin import held_out, twin_of
-from gateway.inference.tokenizer import Token, Tokenizer
+from gateway.inference.serving.backends import make_backend
 from gateway.inference.training.paired import Length, cycles_of, objective, plant_of
 
 Progress = Callable[[str, float], None]  # a stage's name, and how much of it is done, from 0 to 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.inference.bundle import Bundle
+from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.quantize.graphs import Graph, type_name
 from gateway.inference.quantize.kv_bytes import KvBytes, allocated, predicted
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from gateway.core.errors import InferenceError
-from gateway.inference.bundle import Architecture
-from gateway.inference.made import KvType
+from gateway.inference.bundle.made import KvType
+from gateway.inference.bundle.manifest import Architecture
 from gateway.inference.quantize.graphs import FLOAT, Graph
 
 _MOST = 127.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.inference.bundle import Bundle
-from gateway.inference.ort_session import PagedSession, Provider
+from gateway.inference.bundle.manifest import Bundle
+from gateway.inference.kv.ort_session import PagedSession, Provider
 
 _BYTES = {"float32": 4, "float16": 2, "int8": 1}
 _SCALE = 2  # bytes of a float16, one for each head of each token kept in 8 bits

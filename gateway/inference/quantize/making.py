@@ -16,14 +16,14 @@ import onnxruntime
 
 from gateway.core.durable import sync_folder
 from gateway.core.errors import InferenceError
-from gateway.inference.bundle import GATE_FILE, GOLDEN_FILE, REFERENCE_FILE, Bundle, Manifest
-from gateway.inference.bundle_files import BUNDLE_FILE, MODEL_FILE, BundleError
+from gateway.inference.bundle.files import BUNDLE_FILE, MODEL_FILE, BundleError
+from gateway.inference.bundle.manifest import GATE_FILE, GOLDEN_FILE, REFERENCE_FILE, Bundle, Manifest
 from gateway.inference.decision_model import ranges_of
 from gateway.inference.golden import Golden, ranged, written
-from gateway.inference.ort_session import Provider
+from gateway.inference.kv.ort_session import Provider
 from gateway.inference.quantize.figures import Figures, Progress, bars, measure
 from gateway.inference.quantize.twin import files_of, load_decoder
-from gateway.inference.serving import Size, start_engine
+from gateway.inference.serving.serving import Size, start_engine
 from gateway.inference.training.paired import Length
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.inference.bundle import Architecture
-from gateway.inference.made import KvType
+from gateway.inference.bundle.made import KvType
+from gateway.inference.bundle.manifest import Architecture
 from gateway.inference.quantize.graphs import Graph
 from gateway.inference.quantize.half import HALVES, to_half
 from gateway.inference.quantize.kernels import not_on_cpu

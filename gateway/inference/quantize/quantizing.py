@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 
 from gateway.core.errors import InferenceError
-from gateway.inference.bundle import Quantization
-from gateway.inference.bundle_files import MODEL_FILE
-from gateway.inference.made import KV_TYPES, KvType, Made
-from gateway.inference.ort_session import Provider, providers_for
+from gateway.inference.bundle.files import MODEL_FILE
+from gateway.inference.bundle.made import KV_TYPES, KvType, Made
+from gateway.inference.bundle.manifest import Quantization
+from gateway.inference.kv.ort_session import Provider, providers_for
 from gateway.inference.quantize.figures import Progress
 from gateway.inference.quantize.graphs import Graph
 from gateway.inference.quantize.making import Result, beside, finish, take_along, tools

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.core.errors import InferenceError
-from gateway.inference.made import KvType
+from gateway.inference.bundle.made import KvType
 
 OBJECTIVE = 1.02  # of the twin's on the same seeds
 EXPECTED_ACTION = 0.01  # of an output's span, 99th percentile

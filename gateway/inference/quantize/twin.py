@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from gateway.inference.any_bundle import load_any
-from gateway.inference.bundle import GATE_FILE, REFERENCE_FILE, Bundle, Quantization
-from gateway.inference.bundle_files import BUNDLE_FILE, MODEL_FILE, BundleError, FileSpec, digest_of
+from gateway.inference.bundle.any_bundle import load_any
+from gateway.inference.bundle.files import BUNDLE_FILE, MODEL_FILE, BundleError, FileSpec, digest_of
+from gateway.inference.bundle.manifest import GATE_FILE, REFERENCE_FILE, Bundle, Quantization
 
 WHOLE = Quantization(kind="none", bits=32, block=0)
 

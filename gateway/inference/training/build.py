@@ -12,11 +12,11 @@ import numpy as np
 import structlog
 import torch
 
-from gateway.inference.block_pool import BlockPool, Sequence
-from gateway.inference.bundle import REFERENCE_FILE, Manifest, Training
-from gateway.inference.engine import Engine
-from gateway.inference.ort_session import PagedSession
-from gateway.inference.tokenizer import Token
+from gateway.inference.bundle.manifest import REFERENCE_FILE, Manifest, Training
+from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.kv.block_pool import BlockPool, Sequence
+from gateway.inference.kv.ort_session import PagedSession
+from gateway.inference.serving.engine import Engine
 from gateway.inference.training import vocabulary
 from gateway.inference.training.clone import Clone, engine_of
 from gateway.inference.training.dataset import Encoded, Runs, encode, record

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.inference.bundle import Calibration
-from gateway.inference.confidence import log_odds, scaled
-from gateway.inference.engine import Engine
-from gateway.inference.familiar import Distance, Familiarity
+from gateway.inference.bundle.familiar import Distance, Familiarity
+from gateway.inference.bundle.manifest import Calibration
+from gateway.inference.decoding.confidence import log_odds, scaled
+from gateway.inference.serving.engine import Engine
 from gateway.inference.training.clone import Clone
 from gateway.inference.training.dataset import Runs, record
 from gateway.inference.training.plant import PlantKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.inference.bundle import Manifest
+from gateway.inference.bundle.manifest import Manifest
 
 CARD_FILE = "README.md"
 HEADING = "## Figures"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.inference.bundle import load_bundle
-from gateway.inference.engine import Engine
+from gateway.inference.bundle.manifest import load_bundle
 from gateway.inference.messages import Answer, Cycle, Propose
+from gateway.inference.serving.engine import Engine
 from gateway.inference.training.plant import PlantKind, Values
 from gateway.inference.training.recipes import RECIPES
 from gateway.inference.training.tank import TANK, outputs_of, row

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.inference.bundle import Manifest
-from gateway.inference.tokenizer import TagCodec, Tokenizer
+from gateway.inference.bundle.manifest import Manifest
+from gateway.inference.bundle.tokenizer import TagCodec, Tokenizer
 from gateway.inference.training.plant import Controller, PlantKind, Values
 
 Array = NDArray[np.float64]

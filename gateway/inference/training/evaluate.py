@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from gateway.inference.accuracy_gate import measure
-from gateway.inference.bundle import GOLDEN_FILE, Bundle, Confidence, Manifest, load_bundle
-from gateway.inference.engine import Engine
+from gateway.inference.bundle.manifest import GOLDEN_FILE, Bundle, Confidence, Manifest, load_bundle
 from gateway.inference.golden import written
+from gateway.inference.serving.engine import Engine
 from gateway.inference.training.calibrate import CYCLES, FITTED, alarms, answers, calibration, familiarity
 from gateway.inference.training.calibrate import HELD_OUT as CHECKED
 from gateway.inference.training.cards import write_card

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.inference.bundle import (
+from gateway.inference.bundle.manifest import (
     BUNDLE_FILE,
     FORMAT,
     GATE_FILE,
@@ -107,7 +107,8 @@ _ALWAYS = ("build", "dataset", "model", "plant", "train", "vocabulary")
 def recipe_digest(name: str) -> str:
     """SHA-256 over what decides the weights: the recipe's words, and syntax trees of the modules that run it.
 
-    Not comments or layout; of the recipes only this one, so that another changes nothing.
+    Not comments or layout, nor where a name is imported from; of the recipes only this one, so that another
+    changes nothing.
     """
     recipe = RECIPES[name]
     words = {
@@ -120,7 +121,9 @@ def recipe_digest(name: str) -> str:
     for module in modules:
         tree = ast.parse((_PACKAGE / f"{module}.py").read_text())
         for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            if isinstance(node, ast.ImportFrom):
+                node.module = ""
+            elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
                 node.body = node.body[1:] or [ast.Pass()]
         digest.update(f"{module}\0{ast.dump(tree)}\0".encode())
     if recipe.first:

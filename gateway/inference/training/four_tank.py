@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from gateway.inference.decode import OutputRange
+from gateway.inference.decoding.decode import OutputRange
 from gateway.inference.training.linear import Matrix, observer, regulator
 from gateway.inference.training.plant import ContinuousSpell, Controller, Draw, PlantKind, Row, Values
 

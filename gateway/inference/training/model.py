@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gateway.inference.bundle import Manifest
+from gateway.inference.bundle.manifest import Manifest
 from gateway.inference.training.graph import Shape
 
 _EPSILON = 1e-6

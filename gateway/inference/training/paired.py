@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gateway.inference.bundle import Bundle
-from gateway.inference.engine import Engine
-from gateway.inference.ort_session import Provider
+from gateway.inference.bundle.manifest import Bundle
+from gateway.inference.kv.ort_session import Provider
+from gateway.inference.serving.engine import Engine
 from gateway.inference.training.clone import Clone
 from gateway.inference.training.plant import PlantKind
 from gateway.inference.training.recipes import RECIPES

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from gateway.inference.bundle import Decoding
-from gateway.inference.decode import OutputRange
+from gateway.inference.bundle.manifest import Decoding
+from gateway.inference.decoding.decode import OutputRange
 
 Values = tuple[float, ...]
 Draw = Literal[

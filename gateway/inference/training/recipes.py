@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.inference.bundle import Window
+from gateway.inference.bundle.manifest import Window
 from gateway.inference.training.four_tank import FOUR_TANK
 from gateway.inference.training.plant import PlantKind
 from gateway.inference.training.tank import TANK

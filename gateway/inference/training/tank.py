@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 
-from gateway.inference.decode import OutputRange
+from gateway.inference.decoding.decode import OutputRange
 from gateway.inference.training.plant import Controller, Draw, PlantKind, Row, Values
 from gateway.plantsim.controllers import (
     EXPERT_OFF_S,

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gateway.inference.bundle import Manifest
-from gateway.inference.tokenizer import Tokenizer
+from gateway.inference.bundle.manifest import Manifest
+from gateway.inference.bundle.tokenizer import Tokenizer
 from gateway.inference.training.dataset import Encoded
 from gateway.inference.training.model import Decoder
 from gateway.inference.training.recipes import Crop

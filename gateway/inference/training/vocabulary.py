@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.inference.bundle import Architecture, OutputSpec, TagSpec
+from gateway.inference.bundle.manifest import Architecture, OutputSpec, TagSpec
 from gateway.inference.training.graph import Shape
 from gateway.inference.training.plant import PlantKind
 from gateway.inference.training.recipes import Recipe

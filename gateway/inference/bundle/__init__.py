@@ -1,0 +1,1 @@
+"""What a model's folder holds, and what makes it fit to serve."""

@@ -1,0 +1,248 @@
+"""`bundle.json` of a model without a cache: which tags its tensors hold, and what its answers mean.
+
+At each cycle the graph reads the newest `steps` rows of its tags and answers at once. An output's tag in an
+input tensor is the value in force when that row was measured. A value outside `trained` is taken as the end
+nearest to it, counted, and makes the confidence 0: nothing is extrapolated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gateway.core.tag import TagDefinition, TagId
+from gateway.inference.bundle.files import (
+    BUNDLE_FILE,
+    MODEL_FILE,
+    BundleError,
+    FileSpec,
+    Strict,
+    check_files,
+    read_description,
+)
+from gateway.inference.bundle.manifest import FORMAT, Confidence, Decoding
+
+Layout = Literal["flat", "steps_tags", "tags_steps"]
+
+
+class Scaling(Strict, frozen=True):
+    """What the graph holds is (value - mean) / deviation; without it, the value itself."""
+
+    mean: str
+    deviation: str
+
+
+class StatelessTag(Strict, frozen=True, kw_only=True):
+    """One tag: `trained` is the least and the greatest value training saw."""
+
+    tag: str
+    unit: str
+    trained: tuple[str, str]
+    scaling: Scaling | None = None
+
+
+class StatelessOutput(StatelessTag, frozen=True, kw_only=True):
+    """An output: where the answer stands in the graph's `tensor`, and what it means.
+
+    `index` leads to it in one row of the batch. Alone it is a number; with `values` it is a row of
+    probabilities (or logits), one for each; with `labels` it is a name of one.
+    """
+
+    tensor: str
+    index: tuple[int, ...] = ()
+    values: tuple[str, ...] = ()
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    logits: bool = False
+    decoding: Decoding = "most_probable"
+
+
+class Tensor(Strict, frozen=True):
+    """An input of the graph: the newest `steps` rows of `tags`, the oldest row first.
+
+    `flat` is `[batch, steps * tags]`, the others are `[batch, steps, tags]` and `[batch, tags, steps]`.
+    """
+
+    name: str
+    tags: tuple[str, ...]
+    steps: int = 1
+    layout: Layout = "flat"
+
+
+class StatelessManifest(Strict, frozen=True):
+    """`bundle.json` with `"backend": "stateless"`."""
+
+    backend: Literal["stateless"]
+    format: int
+    id: str
+    revision: int
+    description: str
+    cycle_s: str
+    inputs: tuple[StatelessTag, ...]
+    outputs: tuple[StatelessOutput, ...]
+    tensors: tuple[Tensor, ...]
+    files: dict[str, FileSpec]
+    accuracy: dict[str, float] = msgspec.field(default_factory=dict)
+    confidence: Confidence | None = None  # of the probability of an answer's class
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Columns of a row: what is measured, then what is in force."""
+        return tuple(spec.tag for spec in (*self.inputs, *self.outputs))
+
+
+@dataclass(frozen=True, slots=True)
+class StatelessBundle:
+    """A bundle whose files are whole and whose parts fit each other."""
+
+    directory: Path
+    manifest: StatelessManifest
+    digest: str  # SHA-256 of bundle.json, which names the digest of every other file
+
+    @property
+    def model_path(self) -> Path:
+        """The graph."""
+        return self.directory / MODEL_FILE
+
+    @property
+    def cycle_s(self) -> float:
+        """Seconds between two rows of history."""
+        return float(self.manifest.cycle_s)
+
+    @property
+    def steps(self) -> int:
+        """Rows that an answer is made of, this cycle's included."""
+        return max(tensor.steps for tensor in self.manifest.tensors)
+
+    @property
+    def history_cycles(self) -> int:
+        """Finished cycles an answer needs: the rows before, and what was in force before the first."""
+        return self.steps
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """How the model keeps its weights and what it remembers, for status."""
+        window = "the newest row" if self.steps == 1 else f"the {self.steps} newest rows"
+        return {"backend": "stateless", "quantization": "as exported", "window": window}
+
+
+def load_stateless(directory: Path) -> StatelessBundle:
+    """The bundle in `directory`; raises `BundleError` with what is wrong and what to do."""
+    text = read_description(directory)
+    try:
+        manifest = msgspec.json.decode(text, type=StatelessManifest)
+    except (msgspec.DecodeError, msgspec.ValidationError) as exc:
+        problem = f"{BUNDLE_FILE} is not the description of a stateless model ({exc}): correct it"
+        raise BundleError(directory, problem) from exc
+    for problem in _problems(manifest):
+        raise BundleError(directory, problem)
+    check_files(directory, manifest.files)
+    return StatelessBundle(directory, manifest, hashlib.sha256(text).hexdigest())
+
+
+def check_stateless_tags(bundle: StatelessBundle, definitions: Mapping[TagId, TagDefinition]) -> None:
+    """Raise `BundleError` unless every tag exists in its unit and may take every value of a class."""
+    for spec in (*bundle.manifest.inputs, *bundle.manifest.outputs):
+        definition = definitions.get(TagId(spec.tag))
+        if definition is None:
+            problem = f"tag `{spec.tag}` is not configured: add it, or use a bundle made for these tags"
+            raise BundleError(bundle.directory, problem)
+        if definition.unit != spec.unit:
+            problem = (
+                f"tag `{spec.tag}` is configured in `{definition.unit}` but the model was trained in "
+                f"`{spec.unit}`: correct the unit or train again"
+            )
+            raise BundleError(bundle.directory, problem)
+    for output in bundle.manifest.outputs:
+        wanted = definitions[TagId(output.tag)].eu_range
+        for value in class_values(output):
+            if wanted is not None and not wanted[0] <= Fraction(value) <= wanted[1]:
+                problem = (
+                    f"tag `{output.tag}` ranges from {float(wanted[0]):g} to {float(wanted[1]):g} but "
+                    f"a class of the model stands for {value}: correct the value or the range"
+                )
+                raise BundleError(bundle.directory, problem)
+
+
+def class_values(output: StatelessOutput) -> tuple[str, ...]:
+    """What the classes of an output stand for; none of a number."""
+    return output.values or tuple(output.labels.values())
+
+
+def _problems(manifest: StatelessManifest) -> Iterator[str]:
+    if manifest.format != FORMAT:
+        yield (
+            f"format {manifest.format} is not known here (this gateway reads {FORMAT}): "
+            "export it again or update the gateway"
+        )
+    if not (manifest.inputs and manifest.outputs and manifest.tensors):
+        yield "there is no input, no output or no tensor: name at least one of each"
+    if twice := _twice(manifest.tags):
+        yield f"tag `{twice}` is named twice: name each tag once"
+    if not _is_number(manifest.cycle_s) or Fraction(manifest.cycle_s) <= 0:
+        yield f"`cycle_s` is `{manifest.cycle_s}`: write the seconds of a cycle as a decimal above 0"
+    yield from _tensor_problems(manifest)
+    for spec in (*manifest.inputs, *manifest.outputs):
+        yield from _tag_problems(spec)
+    for output in manifest.outputs:
+        yield from _output_problems(output)
+    confidence = manifest.confidence
+    if confidence is not None:
+        if len(confidence.hit_rate) != len(confidence.edges) + 1:
+            yield "the confidence table needs one rate more than edges: correct it"
+        if not any(output.values for output in manifest.outputs):
+            yield "there is a confidence table but no output with probabilities: take it out"
+
+
+def _tensor_problems(manifest: StatelessManifest) -> Iterator[str]:
+    if twice := _twice([tensor.name for tensor in manifest.tensors]):
+        yield f"tensor `{twice}` is named twice: name each input of the graph once"
+    for tensor in manifest.tensors:
+        if not tensor.tags or tensor.steps < 1:
+            yield f"tensor `{tensor.name}` holds nothing: name its tags, and 1 step or more"
+        for tag in tensor.tags:
+            if tag not in manifest.tags:
+                yield f"tensor `{tensor.name}` holds `{tag}`, which is no input and no output: add it to one"
+    held = {tag for tensor in manifest.tensors for tag in tensor.tags}
+    for spec in manifest.inputs:
+        if spec.tag not in held:
+            yield f"no tensor holds the input `{spec.tag}`: put it into one, or take it out"
+
+
+def _tag_problems(spec: StatelessTag) -> Iterator[str]:
+    if not all(map(_is_number, spec.trained)) or Fraction(spec.trained[0]) >= Fraction(spec.trained[1]):
+        yield (
+            f"tag `{spec.tag}`: `trained` is {list(spec.trained)}: write least and greatest value as decimals"
+        )
+    scaling = spec.scaling
+    if scaling is not None and not (
+        _is_number(scaling.mean) and _is_number(scaling.deviation) and Fraction(scaling.deviation) != 0
+    ):
+        yield f"tag `{spec.tag}`: a scaling is a mean and a deviation other than 0, as decimals: correct it"
+
+
+def _output_problems(output: StatelessOutput) -> Iterator[str]:
+    if output.values and output.labels:
+        yield f"output `{output.tag}` has `values` and `labels`: name one of them"
+    if not all(map(_is_number, class_values(output))):
+        yield f"output `{output.tag}`: the value of a class is no decimal: correct it"
+    if output.decoding == "expectation" and not output.values:
+        yield f"output `{output.tag}`: an expectation needs probabilities: name the `values` of their classes"
+
+
+def _twice(names: tuple[str, ...] | list[str]) -> str:
+    """The first name that is there again; empty where there is none."""
+    return next((name for at, name in enumerate(names) if name in names[:at]), "")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        return False
+    return True

@@ -1,0 +1,397 @@
+"""The model as the pipeline sees it: a `Proposer` whose engine lives in a supervised worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+
+from gateway.core.clock import Clock, Deadline, SystemClock
+from gateway.core.decision import Proposal, RegisterValue
+from gateway.core.errors import InferenceError
+from gateway.core.ports import Guide
+from gateway.core.tag import TagDefinition, TagId
+from gateway.core.tagstore import Snapshot
+from gateway.inference.bundle.any_bundle import check_any_tags, load_any
+from gateway.inference.bundle.stateless import StatelessBundle
+from gateway.inference.client.cadence import Step
+from gateway.inference.client.counters import EngineStatistics, shown_facts
+from gateway.inference.client.engine_worker import EngineWorker
+from gateway.inference.client.guiding import Guiding, decoding_of
+from gateway.inference.client.past import Moment
+from gateway.inference.client.point_proposer import PointProposer
+from gateway.inference.client.point_state import PointState, request_of
+from gateway.inference.client.values import in_force_text, input_text, limits_of
+from gateway.inference.messages import (
+    Answer,
+    Cycle,
+    Failed,
+    NeedHistory,
+    Propose,
+    Report,
+    Statistics,
+    decode_reply,
+)
+
+_HUNG_S = 1.0  # nobody was answered for so long: killed and replaced
+_MOST_IN_FLIGHT = 64
+_TOO_LATE = "the model gave no answer until the deadline"
+
+
+class ModelEngine:
+    """Proposes setpoints with the model of `bundle_dir`. A lost worker is replaced at once.
+
+    The replacement is sent the history it needs, so its answers are those the lost worker would have given.
+    """
+
+    def __init__(
+        self,
+        bundle_dir: Path,
+        definitions: Mapping[TagId, TagDefinition],
+        provider: str = "auto",
+        *,
+        require_cuda: bool = False,
+        clock: Clock | None = None,
+        slowest_ms: float | None = None,
+        on_lost: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_lost` hears of each worker that was lost, and of each that could not replace one."""
+        self.bundle = load_any(bundle_dir)
+        check_any_tags(self.bundle, definitions)
+        manifest = self.bundle.manifest
+        self._inputs = tuple(TagId(spec.tag) for spec in manifest.inputs)
+        self._outputs = tuple(definitions[TagId(spec.tag)] for spec in manifest.outputs)
+        self._one_by_one = not isinstance(self.bundle, StatelessBundle)  # outputs; else none can be guided
+        self._by = f"{manifest.id}/{manifest.revision}"
+        self._clock = clock if clock is not None else SystemClock()
+        self._worker = EngineWorker(
+            self.bundle,
+            tuple(limits_of(definition) for definition in self._outputs),
+            provider=provider,
+            require_cuda=require_cuda,
+            slowest_ms=slowest_ms,
+            warm=self._to_warm,
+            warmed=self._warmed,
+            on_lost=on_lost,
+        )
+        self._warming: dict[str, Step] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._asked_now = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._points: dict[str, PointState] = {}
+        self._answer: Answer | None = None
+        self._proposals = self._failed = self._histories = self._clamped = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id while it lives."""
+        return self._worker.pid
+
+    @property
+    def ready(self) -> bool:
+        """True while a worker can be asked."""
+        return self._worker.up
+
+    async def start(self) -> None:
+        """Return when the first worker is ready; raises `InferenceError` when the bundle cannot be served."""
+        await self._worker.start()
+
+    async def aclose(self) -> None:
+        """End requests and worker; bounded by a second."""
+        for task in tuple(self._ending):
+            task.cancel()
+        if self._ending:
+            await asyncio.wait(tuple(self._ending))
+        await self._worker.aclose()
+
+    async def wait_ready(self, timeout_s: float) -> None:
+        """Return when a worker can be asked; raises `TimeoutError`."""
+        await self._worker.wait_up(timeout_s)
+
+    async def propose(
+        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction], deadline: Deadline
+    ) -> Proposal:
+        """Setpoints for the one decision point of this engine; see `propose_for`."""
+        return await self.propose_for("", snapshot, previous, deadline)
+
+    async def propose_for(
+        self,
+        point: str,
+        snapshot: Snapshot,
+        previous: Mapping[TagId, Fraction],
+        deadline: Deadline,
+        *,
+        urgency: int = 1,
+        guide: Guide | None = None,
+    ) -> Proposal:
+        """Setpoints in register values; each `point` has its own history.
+
+        Raises `InferenceError` when an input has no number or time is up, `WorkerLostError` for a dead one.
+        """
+        state = self._points.setdefault(point, PointState(self.bundle))
+        step = state.place(snapshot.taken_at, snapshot, previous, self._texts(snapshot, previous))
+        state.urgency = urgency
+        request = request_of(point, step, urgency, aside=False)
+        return await self._proposed(request, state, step, deadline, guide)
+
+    async def propose_aside(
+        self,
+        point: str,
+        snapshot: Snapshot,
+        previous: Mapping[TagId, Fraction],
+        deadline: Deadline,
+        *,
+        urgency: int = 1,
+        guide: Guide | None = None,
+    ) -> Proposal:
+        """Like `propose_for`, for inputs that are not the plant's own (what-if): history stays as it is."""
+        state = self._points.setdefault(point, PointState(self.bundle))
+        step = state.cadence.copy().place(snapshot.taken_at, *self._texts(snapshot, previous))
+        beside = PointState(self.bundle)
+        beside.held_by = None if step.rewritten else state.held_by
+        request = request_of(point, step, urgency, aside=True)
+        return await self._proposed(request, beside, step, deadline, guide)
+
+    def _texts(
+        self, snapshot: Snapshot, previous: Mapping[TagId, Fraction]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        inputs = tuple(input_text(snapshot, tag) for tag in self._inputs)
+        return inputs, tuple(in_force_text(previous, definition.id) for definition in self._outputs)
+
+    async def _proposed(
+        self, request: Propose, state: PointState, step: Step, deadline: Deadline, guide: Guide | None
+    ) -> Proposal:
+        self._asked_now += 1
+        self._idle.clear()
+        try:
+            answer = self._answer = await self._in_turn(request, state, step.history, deadline, guide)
+        except BaseException:  # also where the requester leaves
+            self._failed += 1
+            raise
+        finally:
+            self._asked_now -= 1
+            if not self._asked_now:
+                self._idle.set()
+        self._proposals += 1
+        self._clamped += answer.clamped
+        return Proposal(
+            values=tuple(
+                RegisterValue(definition.id, raw, definition.engineering(raw))
+                for definition, raw in zip(self._outputs, answer.raws, strict=True)
+            ),
+            by=self._by,
+            model_digest=self.bundle.digest,
+            confidence=answer.confidence,
+            decoding=decoding_of(answer, self._outputs, guide),
+        )
+
+    def for_point(self, point: str, urgency: int = 1) -> PointProposer:
+        """The proposer of one decision point of that class: 0, 1 or 2, first to last."""
+        return PointProposer(self, point, urgency)
+
+    def pasts(self) -> dict[str, tuple[tuple[Moment, ...], int]]:
+        """What every point's history rests on, and the point's class; for an engine that takes over."""
+        return {name: (state.past.moments, state.urgency) for name, state in self._points.items()}
+
+    def adopt(self, pasts: Mapping[str, tuple[Sequence[Moment], int]]) -> Iterator[None]:
+        """Go on from histories made elsewhere, as if each moment had been a request here; a few a step.
+
+        Moments in which one of this bundle's inputs has no number are passed over.
+        """
+        for point, (moments, urgency) in pasts.items():
+            state = self._points.setdefault(point, PointState(self.bundle))
+            state.urgency = urgency
+            before = state.cadence.under_way
+            for moment in state.past.unknown(moments):
+                with contextlib.suppress(InferenceError):  # such a request would have left no trace
+                    texts = self._texts(moment.snapshot, moment.previous)
+                    state.place(moment.at, moment.snapshot, moment.previous, texts)
+                yield
+            if state.cadence.under_way != before:
+                state.held_by = None
+
+    async def warm(self) -> int:
+        """Let the worker compute the histories it lacks; how many it lacks then. Bounded in number and time.
+
+        Raises `WorkerLostError` where there is no worker.
+        """
+        wanted = self._to_warm(lacking_only=True)
+        if wanted:
+            self._warmed(await self._worker.warm(wanted))
+        return len(self._steps(lacking_only=True))
+
+    def catch_up(self) -> None:
+        """Send what was measured since a history was made ready ahead of its point's next request.
+
+        Only within the cycle that the worker holds; where the point is further, its next request brings all.
+        """
+        for name, step in self._steps(lacking_only=True).items():
+            state = self._points[name]
+            if state.ready_cycle == step.cycle:
+                request = request_of(name, step, state.urgency, aside=False)
+                self._worker.post(msgspec.structs.replace(request, warm=True))
+                state.held_by = self._worker.number
+
+    async def drained(self, timeout_s: float) -> None:
+        """Return when nobody waits for an answer any more, or time is up."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+
+    def _to_warm(self, *, lacking_only: bool = False) -> list[Propose]:
+        """What a new worker should hold: every point's history, the urgent points' first."""
+        self._warming = self._steps(lacking_only=lacking_only)
+        return [
+            msgspec.structs.replace(request_of(name, step, 3, aside=False), history=step.history, warm=True)
+            for name, step in self._warming.items()
+        ]
+
+    def _steps(self, *, lacking_only: bool) -> dict[str, Step]:
+        ranked = sorted(self._points.items(), key=lambda item: item[1].urgency)
+        return {
+            name: step
+            for name, state in ranked
+            if (step := state.cadence.under_way) is not None
+            and not (lacking_only and state.held_by == self._worker.number)
+        }
+
+    def _warmed(self, sessions: frozenset[str]) -> None:
+        """A worker holds these; unless a request has moved a point on, it need not bring its history."""
+        for name in sessions:
+            state, step = self._points[name], self._warming.get(name)
+            state.ready_cycle = step.cycle if step is not None else None
+            if step is not None and state.cadence.under_way == step:
+                state.held_by = self._worker.number
+
+    def describe(self) -> dict[str, str]:
+        """The truth about the engine, for status and records."""
+        told = {
+            "bundle": self._by,
+            "digest": self.bundle.digest,
+            **self.bundle.facts,
+            "ep_requested": self._worker.provider,
+            "ep_actual": "",
+            "state": "ready" if self.ready else self._worker.problem,
+        }
+        if self._worker.report is not None:
+            told |= shown_facts(self._worker.report)
+        return told
+
+    async def refresh(self) -> EngineStatistics:
+        """`statistics()` with the worker's own counters fetched now."""
+        reply = await self._worker.exchange(Report(), 1.0)
+        return self._statistics(reply if isinstance(reply, Statistics) else None)
+
+    def statistics(self) -> EngineStatistics:
+        """A frozen report, without asking the worker."""
+        return self._statistics(None)
+
+    def _statistics(self, worker: Statistics | None) -> EngineStatistics:
+        answer = self._answer
+        return EngineStatistics(
+            proposals=self._proposals,
+            failed=self._failed,
+            lost=self._worker.lost,
+            histories_sent=self._histories,
+            clamped=self._clamped,
+            masked_out=max(answer.masked_out, default=0.0) if answer is not None else 0.0,
+            engine_ms=answer.engine_ms if answer is not None else 0.0,
+            reused_tokens=answer.reused_tokens if answer is not None else 0,
+            computed_tokens=answer.computed_tokens if answer is not None else 0,
+            worker=worker,
+        )
+
+    async def _in_turn(
+        self,
+        request: Propose,
+        state: PointState,
+        history: tuple[Cycle, ...],
+        deadline: Deadline,
+        guide: Guide | None,
+    ) -> Answer:
+        """One answer; the history goes along when this worker does not hold it.
+
+        Where no request of the point is before, the request leaves before this first waits.
+        """
+        try:
+            async with asyncio.timeout(deadline.remaining(self._clock)):
+                await state.turn.acquire()
+        except TimeoutError as exc:
+            raise InferenceError(_TOO_LATE) from exc
+        asked: tuple[int, asyncio.Future[bytes]] | None = None
+        number = self._worker.number
+        asks = guide if self._one_by_one else None
+        guiding = Guiding(asks, self._outputs, self._worker.guide)
+        try:
+            self._admit(state, deadline)
+            due = (now := time.monotonic()) + deadline.remaining(self._clock)
+            request = msgspec.structs.replace(request, due=due, guided_until=guiding.until(now, due))
+            send_history = state.held_by != number
+            state.held_by = None
+            for _ in range(2):
+                if send_history:
+                    self._histories += 1
+                    request = msgspec.structs.replace(request, history=history)
+                asked = self._worker.post(request)
+                guiding.belongs_to(asked[0])
+                await asyncio.wait({asked[1]}, timeout=deadline.remaining(self._clock))
+                if not asked[1].done() or deadline.passed(self._clock):
+                    raise InferenceError(_TOO_LATE)
+                reply = decode_reply(asked[1].result())
+                if isinstance(reply, Answer):
+                    return reply
+                if not isinstance(reply, NeedHistory):
+                    break
+                send_history = True
+        finally:
+            guiding.close()
+            self._leave(asked, state, number)
+        message = reply.problem if isinstance(reply, Failed) else f"unexpected answer {type(reply).__name__}"
+        raise InferenceError(message)
+
+    def _leave(self, asked: tuple[int, asyncio.Future[bytes]] | None, state: PointState, number: int) -> None:
+        """Let the point's next one have its turn; first the worker ends what nobody waits for any more."""
+        if asked is None:
+            state.turn.release()
+        elif asked[1].done():
+            state.note(asked[1], number)
+            state.turn.release()
+        else:
+            self._worker.cancel(asked[0])
+            ending = asyncio.create_task(self._ended(asked[1], state, number), name=f"late-{self._by}")
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    async def _ended(self, asked: asyncio.Future[bytes], state: PointState, number: int) -> None:
+        """What a late answer leaves in the worker counts; only a worker that answers nobody is replaced."""
+        try:
+            while not asked.done():
+                await asyncio.wait({asked}, timeout=_HUNG_S)
+                if not asked.done() and self._worker.silent_s() >= _HUNG_S:
+                    self._worker.kill()
+            state.note(asked, number)
+        finally:
+            state.turn.release()
+
+    def _admit(self, state: PointState, deadline: Deadline) -> None:
+        """Refuse what finds no place, or too little time for itself alone; the worker is not disturbed.
+
+        What stands before it, only the worker knows. A session that has to be rebuilt is always let in: its
+        answer may come too late for this decision, but the next one needs the pages it leaves.
+        """
+        if self._worker.in_flight >= _MOST_IN_FLIGHT:
+            message = f"{_MOST_IN_FLIGHT} requests are with the model already"
+            raise InferenceError(message)
+        if self._worker.report is None or state.held_by != self._worker.number:
+            return
+        needed_s = self._worker.report.decision_ms / 1e3
+        remaining_s = deadline.remaining(self._clock)
+        if remaining_s < needed_s:
+            message = f"{remaining_s * 1e3:.1f} ms are left and an answer takes about {needed_s * 1e3:.1f} ms"
+            raise InferenceError(message)

@@ -1,0 +1,63 @@
+"""Guidance on its way to a request, and what it leaves of each output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gateway.core.guidance import NOTHING, Guidance
+from gateway.core.spans import Spans
+from gateway.inference.decoding.decode import OutputMask
+
+TOO_LATE = "guidance came too late"
+_OTHER = "guidance is about another number of outputs"
+
+_decoder = msgspec.json.Decoder(Guidance)
+
+
+@dataclass(slots=True)
+class Awaited:
+    """What a request's decoding waits for, until a monotonic second; then it goes on without."""
+
+    until: float
+    guidance: Guidance | None = None
+    because: str = ""  # why there is none, or why it is not exact
+
+    @property
+    def open(self) -> bool:
+        """True while it may come."""
+        return self.guidance is None and not self.because
+
+    def take(self, packed: bytes, because: str) -> None:
+        """What the checker sent; what is told twice or too late does not count."""
+        if not self.open:
+            return
+        if because:
+            self.because = because
+            return
+        try:
+            self.guidance = _decoder.decode(packed)
+        except msgspec.DecodeError as exc:
+            self.because = f"guidance cannot be read: {exc}"
+        else:
+            self.because = next((level.why for level in self.guidance.levels if level.why), "")
+
+    def give_up(self) -> None:
+        """Its time is over."""
+        if self.open:
+            self.because = TOO_LATE
+
+    def counts(self, fixed: Sequence[int], mask: OutputMask, outputs: int) -> Spans | None:
+        """What the next output may be; None where nothing guides any more, and `because` says why."""
+        if self.guidance is None:
+            return None
+        if len(self.guidance.order) != outputs:
+            self.guidance, self.because = None, _OTHER
+            return None
+        counts = mask.within(self.guidance.after(fixed))
+        if not counts:
+            self.guidance, self.because = None, NOTHING
+            return None
+        return counts

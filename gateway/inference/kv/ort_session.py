@@ -1,0 +1,247 @@
+"""The only place that talks to ONNX Runtime: session, KV tensors, and the truth about the provider."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from collections.abc import Mapping
+from collections.abc import Sequence as Values
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from gateway.core.errors import InferenceError
+from gateway.inference.bundle.manifest import Architecture
+from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.kv.backend import ProviderTruth
+from gateway.inference.kv.block_pool import Appended, Sequence
+from gateway.inference.kv.prepared import Prepared
+from gateway.inference.kv.rows import Row
+
+Provider = Literal["auto", "cpu", "cuda"]
+_POOL_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
+_NAMES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+
+class PagedSession:
+    """A decoder whose KV pool lives in tensors bound both as input and output."""
+
+    def __init__(
+        self, model: Path, architecture: Architecture, *, pages: int, block: int, provider: Provider
+    ) -> None:
+        self._architecture, self._block = architecture, block
+        self._session, self.truth = open_session(model, provider)
+        self.digest = hashlib.sha256(model.read_bytes()).hexdigest()
+        self._device = device_of(self.truth)
+        half = architecture.head_dim // 2
+        self._frequencies = architecture.rotary_base ** (-np.arange(half, dtype=np.float64) / half)
+        self._binding = self._session.io_binding()
+        self._slots = pages * block
+        self._pools = self._bind_pools()
+        self._prepared: Prepared | None = None
+        self.aliased = self._aliasing_holds()
+        if not self.aliased:
+            self._bind_separate_outputs()
+        elif self._device == "cpu":
+            self._prepared = Prepared(self._session, self._pools)
+
+    def run(self, sequence: Sequence, tokens: Values[Token], appended: Appended) -> NDArray[np.float32]:
+        """Logits `[T, vocabulary]` of `tokens`, for which the pool gave `appended` slots of `sequence`."""
+        logits: NDArray[np.float32] = self.run_rows([Row(sequence, tokens, appended)])[0]
+        return logits
+
+    def run_rows(self, rows: Values[Row]) -> NDArray[np.float32]:
+        """Logits `[B, T, vocabulary]` of B sequences' T tokens each.
+
+        Tables are filled up with page 0 to the longest: its positions come after every query's own.
+        """
+        if copies := [copy for row in rows for copy in row.appended.copies]:
+            self._copy_pages(copies)
+        count = len(rows[0].tokens)
+        ends = np.array([row.sequence.end for row in rows], dtype=np.int64)
+        positions = ends[:, None] + np.arange(-count, 0, dtype=np.int64)
+        # float64 until the cosine: exact enough for centuries of growing positions
+        angles = positions[:, :, None] * self._frequencies
+        if len(rows) == 1:
+            table = np.array([rows[0].sequence.pages], dtype=np.int64)
+        else:
+            table = np.zeros((len(rows), max(len(row.sequence.pages) for row in rows)), dtype=np.int64)
+            for line, row in zip(table, rows, strict=True):
+                line[: len(row.sequence.pages)] = row.sequence.pages
+        slots = [slot for row in rows for slot in row.appended.slots]
+        feeds: dict[str, NDArray[np.generic]] = {
+            "tokens": np.array([[token.id for token in row.tokens] for row in rows], dtype=np.int64),
+            "fractions": np.array(
+                [[token.fraction for token in row.tokens] for row in rows], dtype=np.float32
+            ),
+            "cos": np.cos(angles, out=self._place(rows, "cos")),
+            "sin": np.sin(angles, out=self._place(rows, "sin")),
+            "query_positions": positions,
+            "first_positions": np.array([row.sequence.first for row in rows], dtype=np.int64),
+            "write_slots": np.array(slots, dtype=np.int64)[:, None],
+            "block_table": table,
+        }
+        if self._prepared is not None and self._prepared.fits(len(rows), count):
+            ready: NDArray[np.float32] = self._prepared.run(feeds)
+            return ready
+        for name, value in feeds.items():
+            self._binding.bind_cpu_input(name, value)
+        self._binding.bind_output("logits", "cpu")
+        self._session.run_with_iobinding(self._binding)
+        outputs = self._binding.get_outputs()
+        if not self.aliased:
+            self._adopt(outputs)
+        logits: NDArray[np.float32] = outputs[-1].numpy()
+        return logits
+
+    def _place(self, rows: Values[Row], name: str) -> NDArray[np.float32]:
+        """Where the rotation of so many rows and tokens goes, `[B, T, head_dim / 2]`."""
+        count = len(rows[0].tokens)
+        place = None if self._prepared is None else self._prepared.place(len(rows), count, name)
+        if place is None:
+            return np.empty((len(rows), count, len(self._frequencies)), dtype=np.float32)
+        return cast("NDArray[np.float32]", place)
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes that one page takes in all pools, as they are allocated."""
+        return self.pool_bytes * self._block // self._slots
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of all pools, as they are allocated."""
+        return sum(pool.tensor_size_in_bytes() for pool in self._pools.values())
+
+    def read_pages(self, pages: Values[int]) -> NDArray[np.uint8]:
+        """Content of pages in the types they are kept in, `[pages, page_bytes]`."""
+        slots = self._slots_of(pages)
+        parts = [pool.numpy()[slots].reshape(len(pages), -1) for pool in self._pools.values()]
+        return np.concatenate([part.view(np.uint8) for part in parts], axis=1)
+
+    def write_pages(self, pages: Values[int], content: NDArray[np.uint8]) -> None:
+        """Set the content of pages to what `read_pages` gave."""
+        slots, begin = self._slots_of(pages), 0
+        for name in self._pools:
+            values = self._writable(name)
+            size = self._block * values.shape[1] * values.itemsize
+            part = np.ascontiguousarray(content[:, begin : begin + size]).view(values.dtype)
+            values[slots] = part.reshape(len(pages), self._block, -1)
+            self._pools[name].update_inplace(values)
+            begin += size
+
+    def _slots_of(self, pages: Values[int]) -> NDArray[np.int64]:
+        return np.array(pages, dtype=np.int64)[:, None] * self._block + np.arange(self._block)
+
+    def _writable(self, name: str) -> NDArray[np.generic]:
+        """A pool's values: its own memory on the CPU, a copy elsewhere."""
+        values: NDArray[np.generic] = self._pools[name].numpy()
+        return values if values.flags.writeable else values.copy()
+
+    def _bind_pools(self) -> dict[str, onnxruntime.OrtValue]:
+        """Every input that the graph gives back as `..._out` is a pool, of the type and width it declares."""
+        given_back = {output.name for output in self._session.get_outputs()}
+        pools = {}
+        for declared in self._session.get_inputs():
+            name = declared.name
+            if f"{name}_out" in given_back:
+                # filled, not `zeros`: memory that is only promised may lack when a decision needs it
+                empty = np.full((self._slots, declared.shape[1]), 0, dtype=_POOL_TYPES[declared.type])
+                pools[name] = onnxruntime.OrtValue.ortvalue_from_numpy(empty, self._device, 0)
+                self._binding.bind_ortvalue_input(name, pools[name])
+                self._binding.bind_ortvalue_output(f"{name}_out", pools[name])
+        return pools
+
+    def _bind_separate_outputs(self) -> None:
+        self._binding.clear_binding_outputs()
+        for name, pool in self._pools.items():
+            self._binding.bind_ortvalue_input(name, pool)
+            self._binding.bind_output(f"{name}_out", self._device)
+
+    def _adopt(self, outputs: Values[onnxruntime.OrtValue]) -> None:
+        """Without aliasing the new pools are the outputs: bind them as the next inputs."""
+        for name, pool in zip(self._pools, outputs, strict=False):
+            self._pools[name] = pool
+            self._binding.bind_ortvalue_input(name, pool)
+        self._binding.clear_binding_outputs()
+        for name in self._pools:
+            self._binding.bind_output(f"{name}_out", self._device)
+
+    def _aliasing_holds(self) -> bool:
+        """True when a run writes into the bound memory, exactly at the slots asked for, and nowhere else."""
+        before = {name: pool.numpy().copy() for name, pool in self._pools.items()}
+        slot = self._slots - 1
+        addresses = {name: pool.data_ptr() for name, pool in self._pools.items()}
+        probe = Sequence([slot // self._block], 0, self._block)
+        self.aliased = True
+        self.run(probe, [Token(self._architecture.begin_token, 0.0)], Appended((slot,), ()))
+        for name, pool in self._pools.items():
+            after = pool.numpy().copy()
+            written = bool(np.any(after[slot] != before[name][slot]))
+            after[slot] = before[name][slot]
+            if not written or not np.array_equal(after, before[name]) or pool.data_ptr() != addresses[name]:
+                return False
+        return True
+
+    def _copy_pages(self, copies: Values[tuple[int, int]]) -> None:
+        sources, targets = zip(*copies, strict=True)
+        self.write_pages(targets, self.read_pages(sources))
+
+
+def open_session(
+    model: Path, provider: Provider, cuda: Mapping[str, str] | None = None
+) -> tuple[onnxruntime.InferenceSession, ProviderTruth]:
+    """A session and where it really runs; raises `InferenceError` for a bad model or an absent device.
+
+    `cuda` are options of the CUDA provider, where it is used.
+    """
+    refuse_mixed_runtimes()
+    session = _open(model, providers_for(provider), cuda or {})
+    return session, ProviderTruth(provider, session.get_providers()[0], onnxruntime.__version__)
+
+
+def device_of(truth: ProviderTruth) -> Literal["cpu", "cuda"]:
+    """Where tensors must lie."""
+    return "cuda" if truth.actual == _NAMES["cuda"] else "cpu"
+
+
+def refuse_mixed_runtimes() -> None:
+    """Raise when both ONNX Runtime distributions are installed: they overwrite each other's files."""
+    found = []
+    for distribution in ("onnxruntime", "onnxruntime-gpu"):
+        try:
+            importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        found.append(distribution)
+    if len(found) > 1:
+        message = (
+            "`onnxruntime` and `onnxruntime-gpu` are both installed and overwrite each other: "
+            "uninstall both, then install the one from the lock file"
+        )
+        raise InferenceError(message)
+
+
+def providers_for(provider: Provider) -> list[str]:
+    """What a session is to be made with, the first runs what it can; raises for an absent device."""
+    devices = {device.ep_name for device in onnxruntime.get_ep_devices()}
+    cuda = _NAMES["cuda"] in devices
+    if provider == "cuda" and not cuda:
+        message = "provider `cuda` was asked for but no CUDA device is present: use `auto` or `cpu`"
+        raise InferenceError(message)
+    return [_NAMES["cuda"], _NAMES["cpu"]] if cuda and provider != "cpu" else [_NAMES["cpu"]]
+
+
+def _open(model: Path, names: list[str], cuda: Mapping[str, str]) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    providers = [(name, dict(cuda) if name == _NAMES["cuda"] else {}) for name in names]
+    try:
+        return onnxruntime.InferenceSession(str(model), options, providers=providers)
+    except Exception as exc:  # the runtime raises its own types, some private, for a bad model
+        message = f"model `{model}` cannot be loaded ({exc}): export it again, or copy the whole bundle"
+        raise InferenceError(message) from exc

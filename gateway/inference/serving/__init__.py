@@ -1,0 +1,1 @@
+"""The worker's side: jobs, their plan, and the engine that runs it."""

@@ -1,0 +1,397 @@
+"""Decisions from a bundle: keeps KV between cycles, runs what the scheduler plans, forward after forward."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.core.errors import InferenceError
+from gateway.inference.bundle.manifest import Bundle
+from gateway.inference.bundle.tokenizer import Tokenizer
+from gateway.inference.decoding.decode import OutputMask, OutputRange
+from gateway.inference.decoding.guided import Awaited
+from gateway.inference.kv.backend import PoolExhaustedError, PoolStatistics, ProviderTruth
+from gateway.inference.kv.ort_session import Provider
+from gateway.inference.kv.recency import Recency
+from gateway.inference.messages import Answer, Failed, NeedHistory, Propose
+from gateway.inference.serving.backends import make_backend
+from gateway.inference.serving.costs import Costs, TooLateError
+from gateway.inference.serving.job import Hold, Logits, Session, Want, Work, Writer, chunks
+from gateway.inference.serving.scheduler import Policy, Waiting
+
+CANCELLED = "nobody waits for the answer any more"
+_ABANDONED = 3  # the class of work nobody waits for any more; what it leaves in the cache still counts
+
+
+@dataclass(slots=True)
+class _Job:
+    number: int
+    request: Propose
+    name: str  # of the session it writes to
+    session: Session
+    urgency: int
+    work: Work
+    awaited: Awaited | None  # guidance
+    want: Want | Hold | None = None  # None before it has begun
+    logits: Logits | None = None  # sent last; while it holds
+    passed_over: int = 0
+    left_s: float = 0.0  # estimated, for admission
+
+    @property
+    def due(self) -> float:
+        """Monotonic seconds; infinite where it does not matter when."""
+        return self.request.due if self.request.due is not None else math.inf
+
+
+class Engine:
+    """One model and its sessions, used from one thread.
+
+    `submit`, `step` and `drain` for many requests, or `propose` for one at a time.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        outputs: tuple[OutputRange, ...],
+        *,
+        provider: Provider = "cpu",
+        pages: int = 256,
+        cold_pages: int = 0,
+        policy: Policy | None = None,
+        uses: int = 2,
+    ) -> None:
+        manifest = bundle.manifest
+        self.tokenizer = Tokenizer(manifest)
+        masks = tuple(
+            OutputMask(codec, limits, spec.decoding)
+            for codec, limits, spec in zip(self.tokenizer.outputs, outputs, manifest.outputs, strict=True)
+        )
+        self.backend = make_backend(bundle, provider=provider, pages=pages, cold_pages=cold_pages)
+        self._writer = Writer(bundle, self.tokenizer, masks, self.backend)
+        self._policy = policy or Policy()
+        self._sessions: dict[str, Session] = {}
+        self._recency: Recency[str] = Recency(uses)
+        self._jobs: dict[int, _Job] = {}
+        self._behind: dict[str, deque[tuple[int, Propose]]] = {}  # requests that have not begun
+        self._at_work: set[str] = set()  # sessions with a request that has
+        self._awaited: dict[int, Awaited] = {}  # guidance, by request
+        self._finished: list[tuple[int, Answer | NeedHistory | Failed]] = []
+        self._no_room = False  # for what is computed ahead, until the next request
+        self.costs: Costs | None = None  # admits nobody out of hand before it is known
+        self.decisions = self.warmed = self.rebuilt = self.evicted = self.forwards = self.rows = 0
+
+    @property
+    def truth(self) -> ProviderTruth:
+        """Where it runs."""
+        return self.backend.truth
+
+    @property
+    def aliased(self) -> bool:
+        """Whether keys and values are written in place."""
+        return self.backend.aliased
+
+    @property
+    def widest(self) -> int:
+        """Requests that one forward may hold."""
+        return self._policy.widest
+
+    def merges(self, widest: int) -> None:
+        """From now on a forward holds so many requests at the most, and never more than the policy says."""
+        self._policy = replace(self._policy, widest=max(1, min(widest, self._policy.widest)))
+
+    @property
+    def busy(self) -> bool:
+        """True while a step would run something or has something to tell."""
+        held = [job for job in self._jobs.values() if isinstance(job.want, Hold)]
+        if self._finished or len(held) < len(self._jobs):
+            return True
+        return any(map(_over, held)) if held else self._idle_work() is not None
+
+    @property
+    def held_until(self) -> float | None:
+        """Until which monotonic second it has nothing to do unless it is told something; None: for ever."""
+        held = [job.want.awaited.until for job in self._jobs.values() if isinstance(job.want, Hold)]
+        return min(held, default=None)
+
+    @property
+    def queued(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._jobs) + sum(map(len, self._behind.values()))
+
+    def propose(self, request: Propose) -> Answer | NeedHistory:
+        """The model's register counts for a request, or `NeedHistory` when its last cycle is not held.
+
+        For callers with one request at a time. Raises `InferenceError` where the request cannot be answered.
+        """
+        self.submit(0, request)
+        while not self._finished:
+            self.step()
+        ((_, reply),) = self.drain()
+        if isinstance(reply, Failed):
+            raise InferenceError(reply.problem)
+        return reply
+
+    def submit(self, number: int, request: Propose) -> None:
+        """Take a request in; its answer comes out of `drain` under `number`, now or after some steps."""
+        self._no_room = False
+        if request.guided_until is not None:
+            self._awaited[number] = Awaited(request.guided_until)
+        self._behind.setdefault(request.session, deque()).append((number, request))
+        if request.session not in self._at_work:
+            self._next(request.session)
+
+    def guide(self, number: int, packed: bytes, because: str) -> None:
+        """Guidance for a request, or why there is none; what is not waited for any more is dropped."""
+        awaited = self._awaited.get(number)
+        if awaited is not None:
+            awaited.take(packed, because)
+
+    def cancel(self, number: int) -> None:
+        """Nobody waits for an answer any more: a what-if is dropped, what a session needs comes last.
+
+        Each request is answered all the same, so that its number is free again.
+        """
+        for behind in self._behind.values():
+            for entry in behind:
+                if entry[0] == number and entry[1].aside:
+                    behind.remove(entry)
+                    self._awaited.pop(number, None)
+                    self._finished.append((number, Failed(problem=CANCELLED)))
+                    return
+        job = self._jobs.get(number)
+        if job is None:
+            return
+        if job.request.aside:
+            self._fail(job, CANCELLED)
+        else:
+            job.urgency = _ABANDONED
+            if job.awaited is not None:
+                job.awaited.give_up()
+
+    def step(self) -> None:
+        """Run one planned forward; where no request waits, one of those that will be needed later."""
+        self._go_on()
+        numbers = self._policy.plan(
+            [self._waiting(job, job.want) for job in self._jobs.values() if isinstance(job.want, Want)]
+        )
+        if not numbers:
+            if not self._jobs:
+                self._idle()
+            return
+        for job in self._jobs.values():
+            job.passed_over += 1
+        planned = [self._jobs[number] for number in numbers]
+        try:
+            planned, logits = self._run(planned)
+        except PoolExhaustedError as exc:
+            self._fail(planned[0], str(exc))
+            return
+        except InferenceError as exc:
+            for job in planned:
+                self._fail(job, str(exc))
+            return
+        self.forwards += 1
+        self.rows += len(planned)
+        for job, row in zip(planned, logits, strict=True):
+            job.passed_over = 0
+            self._advance(job, row)
+
+    def drain(self) -> list[tuple[int, Answer | NeedHistory | Failed]]:
+        """Replies that are ready, by the numbers of their requests."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def release(self, name: str) -> None:
+        """Forget a session; unknown names are fine."""
+        session = self._sessions.pop(name, None)
+        if session is not None:
+            self._recency.forget(name)
+            session.close(self.backend)
+
+    def first_logits(self, name: str) -> NDArray[np.float32]:
+        """Logits of a session's first output in its newest answer."""
+        logits = self._sessions[name].first_logits
+        assert logits is not None, "a held session has answered once"  # noqa: S101 - an invariant
+        return logits
+
+    def pool_statistics(self) -> PoolStatistics:
+        """The KV pool now."""
+        return self.backend.statistics()
+
+    @property
+    def sessions(self) -> int:
+        """Sessions held now."""
+        return len(self._sessions)
+
+    # --- a request's way
+
+    def _go_on(self) -> None:
+        """Let those decode whose guidance is there, or will not come in time."""
+        for job in [job for job in self._jobs.values() if isinstance(job.want, Hold) and _over(job)]:
+            if job.awaited is not None:
+                job.awaited.give_up()
+            self._advance(job, job.logits)
+
+    def _next(self, session: str) -> None:
+        """Begin what stands first in a session's queue; what cannot begin is answered."""
+        behind = self._behind.get(session, deque())
+        while behind and session not in self._at_work:
+            number, request = behind.popleft()
+            held = self._sessions.get(session)
+            if request.history is None and (held is None or request.cycle - held.cycle not in (0, 1)):
+                self._awaited.pop(number, None)
+                self._finished.append((number, NeedHistory()))
+                continue
+            try:
+                own_s = self._admitted(request)
+                if request.history is None and held is not None:
+                    self._restore(session)
+            except (TooLateError, PoolExhaustedError) as exc:
+                self._awaited.pop(number, None)
+                self._finished.append((number, Failed(problem=str(exc))))
+                continue
+            self._begin(number, request, None if request.history is not None else held, own_s)
+        if not behind:
+            self._behind.pop(session, None)
+
+    def _begin(self, number: int, request: Propose, held: Session | None, own_s: float) -> None:
+        name = f"{request.session} aside" if request.aside else request.session
+        if held is None:
+            self.release(name)
+            session = Session(self.backend.open())
+            self.rebuilt += 1
+        elif request.aside:
+            session = held.fork(self.backend)
+        else:
+            session = held
+        self._sessions[name] = session
+        self._recency.touch(name)
+        self._at_work.add(request.session)
+        awaited = self._awaited.get(number)
+        work = self._writer.work(session, request, awaited)
+        self._jobs[number] = _Job(
+            number, request, name, session, request.urgency, work, awaited, left_s=own_s
+        )
+        self._advance(self._jobs[number], None)
+
+    def _admitted(self, request: Propose) -> float:
+        """Seconds a request will take; raises `TooLateError` where it cannot end in time.
+
+        A session that has to be rebuilt is always let in: its answer may come too late for this decision,
+        but the next one needs the pages it leaves.
+        """
+        if self.costs is None:
+            return 0.0
+        rebuilt = request.history is not None
+        own_s = self.costs.seconds(chunks(len(self._writer.history(request))) if rebuilt else 0)
+        if request.due is not None and (request.aside or not rebuilt):
+            rank = request.urgency, request.due
+            ahead_s = self.costs.ahead(
+                [job.left_s for job in self._jobs.values() if (job.urgency, job.due) <= rank]
+            )
+            self.costs.admit(time.monotonic(), request.due, ahead_s, own_s)
+        return own_s
+
+    def _waiting(self, job: _Job, want: Want) -> Waiting:
+        _, tokens, prefill = want
+        return Waiting(job.number, job.urgency, job.due, len(tokens), prefill, job.passed_over)
+
+    def _run(self, planned: list[_Job]) -> tuple[list[_Job], NDArray[np.float32]]:
+        """One forward; where memory lacks, idle sessions are given back, then the leader goes alone."""
+        while True:
+            rows = [(job.want.cache, job.want.tokens) for job in planned if isinstance(job.want, Want)]
+            try:
+                return planned, self.backend.forward(rows)
+            except PoolExhaustedError:
+                if not self._make_room():
+                    if len(planned) == 1:
+                        raise
+                    planned = planned[:1]
+
+    def _advance(self, job: _Job, logits: Logits | None) -> None:
+        """Let a job make of the logits what it will; None begins it."""
+        job.logits = logits
+        try:
+            job.want = next(job.work) if logits is None else job.work.send(logits)
+        except StopIteration as stop:
+            self.decisions += not job.request.warm
+            self.warmed += job.request.warm
+            self._finished.append((job.number, stop.value))
+            self._leave(job, keep=not job.request.aside)
+        except InferenceError as exc:
+            self._fail(job, str(exc))
+
+    def _fail(self, job: _Job, problem: str) -> None:
+        job.work.close()
+        self._finished.append((job.number, Failed(problem=problem)))
+        self._leave(job)  # half done: its next request brings the history
+
+    def _leave(self, job: _Job, *, keep: bool = False) -> None:
+        del self._jobs[job.number]
+        self._awaited.pop(job.number, None)
+        self._at_work.discard(job.request.session)
+        if not keep:
+            self.release(job.name)
+        self._next(job.request.session)
+
+    def _idle_work(self) -> tuple[Session, Want] | None:
+        if self._no_room:
+            return None
+        for session in self._sessions.values():
+            want = self._writer.idle(session)
+            if want is not None and (
+                self.backend.resident(want.cache) or not self.backend.span(want.cache).end
+            ):
+                return session, want
+        return None
+
+    def _idle(self) -> None:
+        found = self._idle_work()
+        if found is None:
+            return
+        session, want = found
+        try:
+            self.backend.forward([(want.cache, want.tokens)])
+        except PoolExhaustedError:
+            self._no_room = True  # it is computed when it is needed
+        else:
+            self._writer.idled(session)
+
+    def _restore(self, name: str) -> None:
+        """Bring a session's content back into the pool; raises `PoolExhaustedError`."""
+        for cache in self._sessions[name].caches:
+            while True:
+                try:
+                    self.backend.restore(cache)
+                except PoolExhaustedError:
+                    if not self._make_room(name):
+                        raise
+                else:
+                    break
+
+    def _make_room(self, wanted: str = "") -> bool:
+        """Move the session that was used longest ago out of the pool; where there is no room, forget it.
+
+        Its next request brings it back, or brings the history. Sessions at work stay, and the one `wanted`.
+        """
+        at_work = {wanted, *(job.name for job in self._jobs.values())}
+        idle = self._recency.oldest_first(name for name in self._sessions if name not in at_work)
+        for name in idle:
+            held = [cache for cache in self._sessions[name].caches if self.backend.resident(cache)]
+            if not held:
+                continue
+            if not all(map(self.backend.offload, held)):
+                self.release(name)
+                self.evicted += 1
+            return True
+        return False
+
+
+def _over(job: _Job) -> bool:
+    """Whether a job holds no longer: its guidance is there, or will not come in time."""
+    return job.awaited is None or not job.awaited.open or time.monotonic() >= job.awaited.until

@@ -1,0 +1,288 @@
+"""One request as a row of forwards: what it wants to append next, and what it makes of the logits.
+
+A job never touches the model: it yields tokens and is sent the logits after the last of them, so that whoever
+runs it decides when, and together with whom.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.core.errors import InferenceError
+from gateway.inference.bundle.manifest import Bundle
+from gateway.inference.bundle.tokenizer import Token, Tokenizer
+from gateway.inference.decoding.confidence import calibrated, concentration
+from gateway.inference.decoding.decode import DecodedOutput, Distribution, OutputMask
+from gateway.inference.decoding.guided import Awaited
+from gateway.inference.kv.backend import CacheId, KvBackend
+from gateway.inference.messages import Answer, Propose
+
+PREFILL_CHUNK = 48  # tokens; whoever decides waits for one chunk at the most
+
+Logits = NDArray[np.float32]  # [vocabulary]
+
+
+class Want(NamedTuple):
+    """Tokens to append now, and to which cache."""
+
+    cache: CacheId
+    tokens: list[Token]
+    prefill: bool
+
+
+class Hold(NamedTuple):
+    """Send the same logits again once guidance is there, or its time is over."""
+
+    awaited: Awaited
+
+
+Work = Generator[Want | Hold, Logits, Answer]
+
+
+@dataclass(slots=True)
+class Ahead:
+    """What a `hop` window will go on from: the newest half, and what of it is not computed yet."""
+
+    cache: CacheId
+    tokens: list[Token]
+
+
+@dataclass(slots=True)
+class Session:
+    """INVARIANT: the cache holds the finished cycles up to position `base`, then this cycle's `tail`."""
+
+    cache: CacheId
+    cycle: int = -1
+    base: int = 0  # position after the last finished cycle
+    tail: list[Token] = field(default_factory=list)  # this cycle's tokens that are cached
+    first_logits: Logits | None = None  # those of the first output, for self-tests
+    ahead: Ahead | None = None  # of a `hop` window
+    seen: tuple[float, ...] | None = None  # measurements of cycle `cycle`
+    before: tuple[float, ...] | None = None  # and of the one before it
+
+    def seen_before(self, request: Propose) -> tuple[float, ...] | None:
+        """Measurements one cycle before the request's, where they are known."""
+        if request.history is not None:
+            newest = request.history[-1].inputs if request.history else ()
+            return _numbers(newest) if newest else None
+        return self.seen if request.cycle == self.cycle + 1 else self.before
+
+    @property
+    def caches(self) -> tuple[CacheId, ...]:
+        """Everything it holds."""
+        return (self.cache,) if self.ahead is None else (self.cache, self.ahead.cache)
+
+    def fork(self, backend: KvBackend) -> Session:
+        """The same over shared memory; what is done to one, the other never sees."""
+        ahead = self.ahead
+        if ahead is not None:
+            ahead = Ahead(backend.fork(ahead.cache), list(ahead.tokens))
+        return replace(self, cache=backend.fork(self.cache), tail=list(self.tail), ahead=ahead)
+
+    def close(self, backend: KvBackend) -> None:
+        """Give its memory back."""
+        for cache in self.caches:
+            backend.close(cache)
+
+
+@dataclass(slots=True)
+class _Row:
+    """Outputs of one cycle that are decoded, and the logits that each is decoded from."""
+
+    start: int  # position of the first output's token
+    logits: list[Logits]
+    read: list[Distribution] = field(default_factory=list)
+    decoded: list[DecodedOutput] = field(default_factory=list)
+
+
+class Writer:
+    """Turns requests into work for one bundle."""
+
+    def __init__(
+        self, bundle: Bundle, tokenizer: Tokenizer, masks: tuple[OutputMask, ...], backend: KvBackend
+    ) -> None:
+        self._bundle, self._tokenizer, self._masks, self._backend = bundle, tokenizer, masks, backend
+        self._hop = bundle.hop_cycles if bundle.manifest.window.mode == "hop" else 0
+
+    def history(self, request: Propose) -> list[Token]:
+        """Tokens of a request's finished cycles, as far back as they can still influence an answer.
+
+        A `hop` window's beginning depends on the number of the cycle alone, so that a session that is rebuilt
+        answers like the one that was lost.
+        """
+        cycles = self._bundle.history_cycles
+        if self._hop:
+            cycles = request.cycle % self._hop + (self._hop if request.cycle >= self._hop else 0)
+        return self._tokens(request, cycles)
+
+    def _tokens(self, request: Propose, cycles: int) -> list[Token]:
+        """The begin token and the newest finished cycles of a request's history."""
+        tokens = [self._tokenizer.begin]
+        history = request.history or ()
+        for cycle in history[max(0, len(history) - cycles) :]:
+            if cycle.inputs:
+                tokens += self._tokenizer.observe(_numbers(cycle.inputs))
+            tokens += self._tokenizer.in_force(_numbers(cycle.in_force))
+        return tokens
+
+    def idle(self, session: Session) -> Want | None:
+        """A chunk of what the session will need later, for when there is nothing else to do."""
+        if session.ahead is None or len(session.ahead.tokens) < PREFILL_CHUNK:
+            return None
+        return Want(session.ahead.cache, session.ahead.tokens[:PREFILL_CHUNK], prefill=True)
+
+    def idled(self, session: Session) -> None:
+        """The chunk is computed."""
+        assert session.ahead is not None, "asked for a moment ago"  # noqa: S101 - an invariant
+        del session.ahead.tokens[:PREFILL_CHUNK]
+
+    def work(self, session: Session, request: Propose, awaited: Awaited | None = None) -> Work:
+        """The answer to a request, step by step; decoded along guidance where that is `awaited` and comes."""
+        began = time.perf_counter()
+        if request.history is not None:
+            yield from self._prefill(session, request)
+        following = request.history is None and request.cycle == session.cycle + 1
+        pending = self._open_cycle(session, request) if following else []
+        if following and self._hop:
+            yield from self._hopped(session, request)
+            pending = pending if request.cycle % self._hop else []
+        if not following:
+            self._backend.truncate(session.cache, session.base)
+        values = _numbers(request.inputs)
+        before = session.seen_before(request)
+        observed = self._tokenizer.observe(values)
+        span = self._backend.span(session.cache)
+        reused = span.end - span.first
+        self._forget_unseen(session)
+        if request.warm:
+            yield Want(session.cache, pending + observed, prefill=True)
+            session.tail, decoded = observed, []
+        else:
+            decoded = yield from self._decode(session, pending, observed, awaited)
+        self._backend.settle(session.cache, session.base)
+        session.cycle, session.seen, session.before = request.cycle, values, before
+        span = self._backend.span(session.cache)
+        return Answer(
+            raws=tuple(output.raw for output in decoded),
+            confidence=(
+                calibrated(self._bundle.manifest, values, _numbers(request.in_force), before, decoded)
+                if decoded
+                else 0.0
+            ),
+            concentration=concentration(decoded) if decoded else 0.0,
+            masked_out=tuple(output.masked_out for output in decoded),
+            clamped=sum(
+                not codec.knots[0] <= value <= codec.knots[-1]
+                for codec, value in zip(self._tokenizer.inputs, values, strict=True)
+            ),
+            reused_tokens=reused,
+            computed_tokens=max(0, span.end - span.first - reused),
+            engine_ms=(time.perf_counter() - began) * 1e3,
+            guided=awaited is not None and awaited.guidance is not None,
+            because=awaited.because if awaited is not None else "",
+        )
+
+    def _prefill(self, session: Session, request: Propose) -> Generator[Want, Logits]:
+        """Fill an empty cache with a request's history."""
+        tokens = self.history(request)
+        for start in range(self._backend.adopt(session.cache, tokens), len(tokens), PREFILL_CHUNK):
+            self._forget_unseen(session)
+            yield Want(session.cache, tokens[start : start + PREFILL_CHUNK], prefill=True)
+        session.base = self._backend.span(session.cache).end
+        if self._hop:
+            newest = self._tokens(request, request.cycle % self._hop)
+            session.ahead = Ahead(self._backend.open(), newest)
+
+    def _open_cycle(self, session: Session, request: Propose) -> list[Token]:
+        """Close the cycle before with what was in force; tokens that must come before the measurements."""
+        inputs = len(self._tokenizer.inputs)
+        cached = session.tail[inputs:]
+        actual = self._tokenizer.in_force(_numbers(request.in_force))
+        same = 0
+        while same < min(len(cached), len(actual)) and cached[same] == actual[same]:
+            same += 1
+        if session.ahead is not None:
+            session.ahead.tokens += session.tail[:inputs] + actual
+        keep = session.base + inputs + same
+        session.base = keep + len(actual) - same
+        self._backend.truncate(session.cache, keep)
+        return actual[same:]
+
+    def _hopped(self, session: Session, request: Propose) -> Generator[Want, Logits]:
+        """Go on from the newest half where the window is full; most of it is computed already."""
+        ahead = session.ahead
+        if ahead is None or request.cycle % self._hop:
+            return
+        for start in range(0, len(ahead.tokens), PREFILL_CHUNK):
+            yield Want(ahead.cache, ahead.tokens[start : start + PREFILL_CHUNK], prefill=True)
+        self._backend.close(session.cache)
+        session.cache, session.base = ahead.cache, self._backend.span(ahead.cache).end
+        session.ahead = Ahead(self._backend.open(), [self._tokenizer.begin])
+
+    def _decode(
+        self, session: Session, pending: list[Token], observed: list[Token], awaited: Awaited | None
+    ) -> Generator[Want | Hold, Logits, list[DecodedOutput]]:
+        """Append and decode; each output is rounded to its register value before the next one sees it.
+
+        While guidance is on its way all outputs are decoded without. Those that it changes nothing of stay.
+        """
+        logits = session.first_logits = yield Want(session.cache, pending + observed, prefill=False)
+        session.tail = list(observed)
+        row = _Row(self._backend.span(session.cache).end, [logits])
+        if awaited is not None and awaited.open:
+            yield from self._decode_row(session, row, None)
+            if awaited.open:
+                yield Hold(awaited)
+        yield from self._decode_row(session, row, awaited)
+        return row.decoded
+
+    def _decode_row(self, session: Session, row: _Row, awaited: Awaited | None) -> Generator[Want, Logits]:
+        """Decode all outputs, again from the first on that what is `awaited` would have otherwise."""
+        for at, (mask, codec) in enumerate(zip(self._masks, self._tokenizer.outputs, strict=True)):
+            permitted = None
+            if awaited is not None:
+                permitted = awaited.counts([each.raw for each in row.decoded[:at]], mask, len(self._masks))
+            if len(row.read) == at:
+                row.read.append(mask.read(row.logits[at]))
+            output = mask.answer(row.read[at], permitted)
+            if at < len(row.decoded) and row.decoded[at].raw == output.raw:
+                row.decoded[at] = output
+                continue
+            if len(row.logits) > at + 1:
+                self._backend.truncate(session.cache, row.start + at)
+                del row.logits[at + 1 :], row.read[at + 1 :], session.tail[len(self._tokenizer.inputs) + at :]
+            row.decoded[at:] = [output]
+            if at + 1 < len(self._masks):
+                token = codec.encode(float(output.value))
+                row.logits.append((yield Want(session.cache, [token], prefill=False)))
+                session.tail.append(token)
+
+    def _forget_unseen(self, session: Session) -> None:
+        """Give back memory no query from here on can see.
+
+        Only where a cycle begins: a cycle that is replaced starts again from `base`, never before it.
+        """
+        if self._hop:
+            return
+        end = self._backend.span(session.cache).end
+        self._backend.forget_before(session.cache, end - self._bundle.manifest.window.length + 1)
+
+
+def chunks(tokens: int) -> int:
+    """Forwards that prefill so many tokens."""
+    return -(-tokens // PREFILL_CHUNK)
+
+
+def _numbers(texts: tuple[str, ...]) -> tuple[float, ...]:
+    try:
+        return tuple(float(Fraction(text)) for text in texts)
+    except (ValueError, ZeroDivisionError, OverflowError) as exc:
+        message = f"a value of {texts} is not a number"
+        raise InferenceError(message) from exc
