@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
+from typing import TYPE_CHECKING
 
 from gateway.core.decision import (
     CheckResult,
@@ -24,13 +25,16 @@ from gateway.core.ports import CheckRequest, ProvedBand, StateSet
 from gateway.core.tag import TagId
 from gateway.solver import backup, repair
 from gateway.solver.judge import Judge, Judgement, Prepared
-from gateway.solver.permitted_next import Guide, NotKnown, PermittedNext
+from gateway.solver.permitted_next import NotKnown, PermittedNext
 from gateway.solver.predict import Facts, UnusableError, observe, same_premises
 from gateway.solver.proved import Bands
 from gateway.solver.restrain import as_proposal, resolved
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.shelf import Shelf
 from gateway.solver.terms import Budget
+
+if TYPE_CHECKING:
+    from gateway.solver.outlook import Guide
 
 _MILLI = 1000
 
@@ -54,7 +58,7 @@ class Checks:
         self.rules = rules
         self._judge = Judge(rules, budget or Budget(), shelf)
         self._bands = Bands(rules)
-        self._guide = Guide(rules)
+        self._guide: Guide | None = None
         self._ready: _Ready | None = None
 
     def warm(self, hold_s: float, effect_delay_s: float) -> None:
@@ -93,7 +97,7 @@ class Checks:
         with contextlib.suppress(UnusableError):  # the check finds that again, and tells it
             if order and self._governs(order):
                 ready = self._read(request)
-                self._guide.outlook(ready.prepared, ready.facts, order)
+                self._guiding().outlook(ready.prepared, ready.facts, order)
             else:
                 self._ready_for(request)
 
@@ -108,7 +112,7 @@ class Checks:
             ready = self._read(request)
         except UnusableError as exc:
             return NotKnown(str(exc))
-        outlook = self._guide.outlook(ready.prepared, ready.facts, order)
+        outlook = self._guiding().outlook(ready.prepared, ready.facts, order)
         return outlook if isinstance(outlook, NotKnown) else outlook.after(fixed)
 
     def guidance(
@@ -125,7 +129,15 @@ class Checks:
             ready = self._read(request)
         except UnusableError as exc:
             return NotKnown(str(exc))
-        return self._guide.guidance(ready.prepared, ready.facts, order, refusals)
+        return self._guiding().guidance(ready.prepared, ready.facts, order, refusals)
+
+    def _guiding(self) -> Guide:
+        """Made for the first who asks: most workers guide nobody, and are spared what it rests on."""
+        if self._guide is None:
+            from gateway.solver.outlook import Guide  # noqa: PLC0415  # see there
+
+            self._guide = Guide(self.rules)
+        return self._guide
 
     def _governs(self, order: Sequence[TagId]) -> bool:
         """Whether an order names every output of the rule set once."""

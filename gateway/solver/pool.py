@@ -75,9 +75,14 @@ class CheckerPool:
         clock: Clock | None = None,
         warm: Iterable[tuple[float, float]] = (),
         memory_bytes: int = CHECKER_BYTES,
+        *,
+        guided: bool = False,
     ) -> None:
-        """`warm` lists the (hold, effect delay) pairs whose plans are built at load, before a check asks."""
-        self._memory_bytes = memory_bytes
+        """`warm` lists the (hold, effect delay) pairs whose plans are built at load, before a check asks.
+
+        `guided`: it will be asked what may come next, too.
+        """
+        self._arguments = ("--memory-bytes", str(memory_bytes), *["--guided"] * guided)
         self._clock = clock if clock is not None else SystemClock()
         self._count = max(1, workers)
         self._warm = dict.fromkeys(warm)
@@ -152,7 +157,7 @@ class CheckerPool:
 
         Raises `PoolError` or `WorkerLostError`.
         """
-        prover = WorkerProcess(MODULE, _bounded(PROVER_BYTES), name="solver-prover")
+        prover = WorkerProcess(MODULE, ("--memory-bytes", str(PROVER_BYTES)), name="solver-prover")
         await prover.start()
         try:
             seat = Seat(-1, prover)
@@ -229,7 +234,7 @@ class CheckerPool:
         self._idle.clear()
 
     def _worker(self, number: int) -> WorkerProcess:
-        return WorkerProcess(MODULE, _bounded(self._memory_bytes), name=f"solver-{number}")
+        return WorkerProcess(MODULE, self._arguments, name=f"solver-{number}")
 
     def _leave(self, seat: Seat, deadline: Deadline) -> None:
         """Let others have the seat; first its worker ends what nobody waits for any more.
@@ -391,7 +396,3 @@ class CheckerPool:
             return
         reason = answer.reason if isinstance(answer, Failed) else "its digest of the set differs"
         raise PoolError(f"solver worker {seat.number} refused rule set {rule_set.generation}: {reason}")
-
-
-def _bounded(memory_bytes: int) -> tuple[str, ...]:
-    return ("--memory-bytes", str(memory_bytes))

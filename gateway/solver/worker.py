@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import resource
 import socket
 import time
@@ -265,7 +266,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="gateway.solver.worker")
     parser.add_argument("--socket-fd", type=int, required=True)
     parser.add_argument("--memory-bytes", type=int, default=0, help="bound of private memory; 0: none")
+    parser.add_argument("--guided", action="store_true", help="get ready for questions what may come next")
     given = parser.parse_args()
+    if given.guided:
+        importlib.import_module("gateway.solver.outlook")  # else the first who asks waits for it
     if given.memory_bytes:  # Z3's own bound does not count everything; the kernel's does
         resource.setrlimit(resource.RLIMIT_DATA, (given.memory_bytes, given.memory_bytes))
     with socket.socket(fileno=given.socket_fd) as sock:

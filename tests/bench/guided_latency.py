@@ -40,7 +40,7 @@ async def added_ms(console: Console) -> tuple[float, float, float]:
     settings, definitions = demo()
     rules, _ = random_set(SET, definitions)
     engine = ModelEngine(_BUNDLE, definitions)
-    pool = CheckerPool(2, warm=[(settings.hold_s, settings.effect_delay_s)])
+    pool = CheckerPool(2, warm=[(settings.hold_s, settings.effect_delay_s)], guided=True)
     await engine.start()
     await pool.start()
     try:

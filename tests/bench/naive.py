@@ -136,7 +136,7 @@ def _truth(node: Expr, read: Read) -> z3.BoolRef:
             values = [_value(part, read) for part in operands]
             return z3.And([_ORDER[op](a, b) for op, a, b in zip(ops, values, values[1:], strict=False)])
         case _:
-            raise NotImplementedError(type(node).__name__)
+            raise TypeError(f"no term for {type(node).__name__}")
 
 
 def _value(node: Expr, read: Read) -> z3.ArithRef:
@@ -154,4 +154,4 @@ def _value(node: Expr, read: Read) -> z3.ArithRef:
             inner = _value(only, read)
             return z3.If(inner >= 0, inner, -inner)
         case _:
-            raise NotImplementedError(type(node).__name__)
+            raise TypeError(f"no term for {type(node).__name__}")

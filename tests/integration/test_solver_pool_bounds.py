@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -39,6 +40,11 @@ def soon() -> Deadline:
     return Deadline.after(5.0, CLOCK)
 
 
+def maps(pid: int) -> str:
+    """What a process has in memory of files."""
+    return Path(f"/proc/{pid}/maps").read_text()
+
+
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110  # what is awaited is a counter
@@ -60,9 +66,24 @@ async def test_every_worker_has_a_bound_of_memory_that_the_kernel_keeps(pool: Ch
         assert resource.prlimit(pid, resource.RLIMIT_DATA) == (CHECKER_BYTES, CHECKER_BYTES)
 
 
+# What may come next is worked out with numpy, which is most of a worker's private memory at its start.
+@pytest.mark.parametrize("guided", [False, True])
+async def test_a_worker_has_numpy_from_its_start_only_where_it_will_be_asked_what_may_come_next(
+    *, guided: bool
+) -> None:
+    one = CheckerPool(1, CLOCK, guided=guided)
+    await one.start()
+    try:
+        await one.load(rule_set())
+        (pid,) = one.pids()
+        assert ("/numpy/" in maps(pid)) is guided
+    finally:
+        await one.aclose()
+
+
 # A set that is too much for a worker must not be the end of the machine, nor of the set in force.
 async def test_a_set_beyond_the_bound_is_refused_and_the_one_in_force_goes_on() -> None:
-    small = CheckerPool(1, CLOCK, memory_bytes=130 << 20)
+    small = CheckerPool(1, CLOCK, memory_bytes=90 << 20)
     await small.start()
     try:
         await small.load(rule_set())

@@ -19,7 +19,8 @@ from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue
 from gateway.solver.check import millis_up
 from gateway.solver.compile import compile_module
 from gateway.solver.judge import Judge
-from gateway.solver.permitted_next import Exactly, NotKnown, Outlook, Outlooks
+from gateway.solver.outlook import Outlook, Outlooks
+from gateway.solver.permitted_next import Exactly, NotKnown
 from gateway.solver.predict import observe
 from gateway.solver.ruleset import RuleSet
 from tests.unit.solver_demo import PATIENT
