@@ -1,8 +1,8 @@
 """A row of logits to one register value: masks, masked expectation, rounding. Pure.
 
-The mask of an output is its range, and with guidance only those counts that can still lead to a permitted
-block: what the rules in force leave of its range, its ramp and its named values. A knot stays while it has a
-share in a value that may be answered.
+The mask of an output is its range, of that what one decision may change it by, and with guidance only those
+counts that can still lead to a permitted block: what the rules in force leave of its range, its ramp and its
+named values. A knot stays while it has a share in a value that may be answered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
 from gateway.core.spans import Span, Spans, holds, meet, nearest
-from gateway.inference.bundle.manifest import Decoding
+from gateway.inference.bundle.described import Decoding
 from gateway.inference.bundle.tokenizer import TagCodec
 
 LEAST_SHARE = (
@@ -33,12 +33,30 @@ class OutputRange:
     offset: Fraction
     low: int
     high: int
+    most: int | None = None  # counts between the value in force and an answer; None: any number
 
     def value(self, raw: int) -> Fraction:
         """The exact engineering value of a count."""
         return raw * self.scale + self.offset
 
-    def nearest(self, value: float) -> int:
+    def within(self, permitted: Spans) -> Spans:
+        """Those of some counts that lie in the range."""
+        return meet(permitted, ((self.low, self.high),))
+
+    def reach(self, in_force: Fraction) -> Spans | None:
+        """Counts within the most change of a value in force; None where any change may be made.
+
+        Where none of the range lies so near, the range's nearest count: never nothing.
+        """
+        if self.most is None:
+            return None
+        at = self.counts(in_force)
+        low, high = max(self.low, ceil(at - self.most)), min(self.high, floor(at + self.most))
+        if low > high:
+            low = high = self.nearest(in_force)
+        return ((low, high),)
+
+    def nearest(self, value: float | Fraction) -> int:
         """The count nearest to `value`, inside the range; halves go away from zero."""
         exact = self.counts(value)
         raw = int(abs(exact) + Fraction(1, 2)) * (1 if exact >= 0 else -1)
@@ -49,7 +67,7 @@ class OutputRange:
         raw = self.nearest(value)
         return raw if holds(permitted, raw) else nearest(permitted, self.counts(value))
 
-    def counts(self, value: float) -> Fraction:
+    def counts(self, value: float | Fraction) -> Fraction:
         """An engineering value as a number of counts, not rounded."""
         return (Fraction(value) - self.offset) / self.scale
 
@@ -79,16 +97,12 @@ class OutputMask:
         if limits.low > limits.high or limits.scale == 0:
             message = f"tag `{codec.tag}`: no register value lies inside its range"
             raise InferenceError(message)
-        self._limits, self._decoding = limits, decoding
+        self.limits, self._decoding = limits, decoding
         knots = np.array(codec.knots, dtype=np.float64)
         first, end = _shares(knots, *self._ends((limits.low, limits.high)))
         self._tokens = slice(codec.first_token + first, codec.first_token + end)
         self._knots = knots[first:end]
         self._places = np.arange(end - first, dtype=np.float64)
-
-    def within(self, permitted: Spans) -> Spans:
-        """Those of some counts that the output's range has."""
-        return meet(permitted, ((self._limits.low, self._limits.high),))
 
     def decode(self, logits: NDArray[np.float32], permitted: Spans | None = None) -> DecodedOutput:
         """The answer for `logits` `[vocabulary]`; see `read` and `answer`."""
@@ -113,18 +127,18 @@ class OutputMask:
         without it stays where it is among them.
         """
         share, wanted, kept = read.share, read.wanted, 1.0
-        raw = self._limits.nearest(wanted)
+        raw = self.limits.nearest(wanted)
         if permitted is not None:
             mask = self._mask(permitted)
             kept = 1.0 if mask.all() else float(share[mask].sum())
             if not holds(permitted, raw):
                 if kept >= LEAST_SHARE:
                     wanted = self._wanted(np.where(mask, share, 0.0) / kept)
-                raw = self._limits.nearest_of(permitted, wanted)
-                wanted = float(self._limits.value(raw))
+                raw = self.limits.nearest_of(permitted, wanted)
+                wanted = float(self.limits.value(raw))
         return DecodedOutput(
             raw=raw,
-            value=self._limits.value(raw),
+            value=self.limits.value(raw),
             masked_out=max(0.0, 1.0 - kept * read.mass),
             concentration=self._near(share, wanted),
         )
@@ -147,7 +161,7 @@ class OutputMask:
         return mask
 
     def _ends(self, span: Span) -> tuple[float, float]:
-        low, high = sorted(float(self._limits.value(raw)) for raw in span)
+        low, high = sorted(float(self.limits.value(raw)) for raw in span)
         return low, high
 
 

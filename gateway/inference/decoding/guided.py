@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import msgspec
 
 from gateway.core.guidance import NOTHING, Guidance
-from gateway.core.spans import Spans
-from gateway.inference.decoding.decode import OutputMask
+from gateway.core.spans import Spans, meet
+from gateway.inference.decoding.decode import OutputRange
 
 TOO_LATE = "guidance came too late"
 _OTHER = "guidance is about another number of outputs"
+_TOO_FAR = "no block within the most change of a decision can be permitted"
 
 _decoder = msgspec.json.Decoder(Guidance)
 
@@ -49,15 +50,21 @@ class Awaited:
         if self.open:
             self.because = TOO_LATE
 
-    def counts(self, fixed: Sequence[int], mask: OutputMask, outputs: int) -> Spans | None:
-        """What the next output may be; None where nothing guides any more, and `because` says why."""
+    def counts(
+        self, fixed: Sequence[int], limits: OutputRange, outputs: int, reach: Spans | None
+    ) -> Spans | None:
+        """What the next output may be, of what is in `reach`; that alone where nothing guides any more.
+
+        Then `because` says why. None stands for all of the output's range.
+        """
         if self.guidance is None:
-            return None
+            return reach
         if len(self.guidance.order) != outputs:
             self.guidance, self.because = None, _OTHER
-            return None
-        counts = mask.within(self.guidance.after(fixed))
+            return reach
+        guided = limits.within(self.guidance.after(fixed))
+        counts = guided if reach is None else meet(guided, reach)
         if not counts:
-            self.guidance, self.because = None, NOTHING
-            return None
+            self.guidance, self.because = None, _TOO_FAR if guided else NOTHING
+            return reach
         return counts

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
+from gateway.core.spans import Spans
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.bundle.tokenizer import Token, Tokenizer
 from gateway.inference.decoding.confidence import calibrated, concentration
@@ -97,6 +98,7 @@ class _Row:
     """Outputs of one cycle that are decoded, and the logits that each is decoded from."""
 
     start: int  # position of the first output's token
+    reach: list[Spans | None]  # by output: what one decision may change it to
     logits: list[Logits]
     read: list[Distribution] = field(default_factory=list)
     decoded: list[DecodedOutput] = field(default_factory=list)
@@ -165,7 +167,8 @@ class Writer:
             yield Want(session.cache, pending + observed, prefill=True)
             session.tail, decoded = observed, []
         else:
-            decoded = yield from self._decode(session, pending, observed, awaited)
+            reach = self._reach(request)
+            decoded = yield from self._decode(session, pending + observed, reach, awaited)
         self._backend.settle(session.cache, session.base)
         session.cycle, session.seen, session.before = request.cycle, values, before
         span = self._backend.span(session.cache)
@@ -227,15 +230,15 @@ class Writer:
         session.ahead = Ahead(self._backend.open(), [self._tokenizer.begin])
 
     def _decode(
-        self, session: Session, pending: list[Token], observed: list[Token], awaited: Awaited | None
+        self, session: Session, tokens: list[Token], reach: list[Spans | None], awaited: Awaited | None
     ) -> Generator[Want | Hold, Logits, list[DecodedOutput]]:
         """Append and decode; each output is rounded to its register value before the next one sees it.
 
         While guidance is on its way all outputs are decoded without. Those that it changes nothing of stay.
         """
-        logits = session.first_logits = yield Want(session.cache, pending + observed, prefill=False)
-        session.tail = list(observed)
-        row = _Row(self._backend.span(session.cache).end, [logits])
+        logits = session.first_logits = yield Want(session.cache, tokens, prefill=False)
+        session.tail = tokens[-len(self._tokenizer.inputs) :]
+        row = _Row(self._backend.span(session.cache).end, reach, [logits])
         if awaited is not None and awaited.open:
             yield from self._decode_row(session, row, None)
             if awaited.open:
@@ -246,9 +249,10 @@ class Writer:
     def _decode_row(self, session: Session, row: _Row, awaited: Awaited | None) -> Generator[Want, Logits]:
         """Decode all outputs, again from the first on that what is `awaited` would have otherwise."""
         for at, (mask, codec) in enumerate(zip(self._masks, self._tokenizer.outputs, strict=True)):
-            permitted = None
+            permitted = row.reach[at]
             if awaited is not None:
-                permitted = awaited.counts([each.raw for each in row.decoded[:at]], mask, len(self._masks))
+                fixed = [each.raw for each in row.decoded[:at]]
+                permitted = awaited.counts(fixed, mask.limits, len(self._masks), permitted)
             if len(row.read) == at:
                 row.read.append(mask.read(row.logits[at]))
             output = mask.answer(row.read[at], permitted)
@@ -263,6 +267,11 @@ class Writer:
                 token = codec.encode(float(output.value))
                 row.logits.append((yield Want(session.cache, [token], prefill=False)))
                 session.tail.append(token)
+
+    def _reach(self, request: Propose) -> list[Spans | None]:
+        """By output, what a most change leaves around the value in force."""
+        acting = exact_numbers(request.in_force)
+        return [mask.limits.reach(value) for mask, value in zip(self._masks, acting, strict=True)]
 
     def _forget_unseen(self, session: Session) -> None:
         """Give back memory no query from here on can see.
@@ -281,8 +290,16 @@ def chunks(tokens: int) -> int:
 
 
 def _numbers(texts: tuple[str, ...]) -> tuple[float, ...]:
+    return tuple(map(float, exact_numbers(texts)))
+
+
+def exact_numbers(texts: tuple[str, ...]) -> tuple[Fraction, ...]:
+    """Values as they travel, again; raises `InferenceError`."""
     try:
-        return tuple(float(Fraction(text)) for text in texts)
+        values = tuple(Fraction(text) for text in texts)
+        for value in values:
+            float(value)
     except (ValueError, ZeroDivisionError, OverflowError) as exc:
         message = f"a value of {texts} is not a number"
         raise InferenceError(message) from exc
+    return values
