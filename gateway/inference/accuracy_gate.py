@@ -16,14 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.inference.bundle.manifest import (
-    GATE_FILE,
-    MODEL_FILE,
-    REFERENCE_FILE,
-    Bundle,
-    BundleError,
-    load_bundle,
-)
+from gateway.inference.bundle.files import MODEL_FILE, BundleError
+from gateway.inference.bundle.manifest import GATE_FILE, REFERENCE_FILE, Bundle, load_bundle
 from gateway.inference.bundle.tokenizer import Token, Tokenizer
 from gateway.inference.kv.block_pool import BlockPool, Sequence
 from gateway.inference.kv.ort_session import PagedSession

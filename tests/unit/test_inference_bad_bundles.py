@@ -348,3 +348,28 @@ def test_a_decision_point_that_does_not_fit() -> None:
         check_point(bundle, "tank", (level,), (pump,))
     with pytest.raises(InferenceError, match=r"proposes TK1\.P101\.SP, but .* give both the same outputs"):
         check_point(bundle, "tank", inputs, (pump, heater))
+
+
+@each_kind
+@pytest.mark.parametrize("cycle_s", ["0", "-1", "soon"])
+def test_a_cycle_that_takes_no_time(directory: Path, cycle_s: str, copied: Callable[[Path], Path]) -> None:
+    folder = edit(copied(directory), lambda m: m.update(cycle_s=cycle_s))
+
+    refused_at_load(folder, f"`cycle_s` is `{cycle_s}`: write the seconds of a cycle as a decimal above 0")
+
+
+@each_kind
+@pytest.mark.parametrize("trained", [["3", "3"], ["low", "high"]])
+def test_a_trained_range_that_is_none(
+    directory: Path, trained: list[str], copied: Callable[[Path], Path]
+) -> None:
+    folder = edit(copied(directory), lambda m: m["inputs"][0].update(trained=trained))
+
+    refused_at_load(folder, "`trained` is .*: write least and greatest value as decimals")
+
+
+@pytest.mark.parametrize("directory", [BUFFER_TANK, OPTIMUM_LLAMA], ids=lambda directory: directory.name)
+def test_a_decoder_of_no_tags(directory: Path, copied: Callable[[Path], Path]) -> None:
+    folder = edit(copied(directory), lambda m: m.update(inputs=[], outputs=[]))
+
+    refused_at_load(folder, "there is no input or no output tag")

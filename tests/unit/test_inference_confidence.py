@@ -6,8 +6,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from gateway.inference.bundle.described import Calibration, Confidence
 from gateway.inference.bundle.files import BUNDLE_FILE, BundleError
-from gateway.inference.bundle.manifest import Calibration, Confidence, load_bundle
+from gateway.inference.bundle.manifest import load_bundle
 from gateway.inference.decoding.confidence import log_odds, looked_up, scaled
 from gateway.inference.messages import Answer, Cycle, Propose
 from gateway.inference.serving.engine import Engine

@@ -7,7 +7,6 @@ nearest to it, counted, and makes the confidence 0: nothing is extrapolated.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,16 +16,22 @@ from typing import Literal
 import msgspec
 
 from gateway.core.tag import TagDefinition, TagId
+from gateway.inference.bundle.described import (
+    Decoding,
+    Described,
+    DescribedTag,
+    OnDisk,
+    definitions_of,
+    head_problems,
+    is_decimal,
+    read_manifest,
+    trained_problems,
+)
 from gateway.inference.bundle.files import (
-    BUNDLE_FILE,
-    MODEL_FILE,
     BundleError,
-    FileSpec,
     Strict,
     check_files,
-    read_description,
 )
-from gateway.inference.bundle.manifest import FORMAT, Confidence, Decoding
 
 Layout = Literal["flat", "steps_tags", "tags_steps"]
 
@@ -38,12 +43,9 @@ class Scaling(Strict, frozen=True):
     deviation: str
 
 
-class StatelessTag(Strict, frozen=True, kw_only=True):
-    """One tag: `trained` is the least and the greatest value training saw."""
+class StatelessTag(DescribedTag, frozen=True, kw_only=True):
+    """One tag of a tensor, and how the tensor holds it."""
 
-    tag: str
-    unit: str
-    trained: tuple[str, str]
     scaling: Scaling | None = None
 
 
@@ -74,21 +76,13 @@ class Tensor(Strict, frozen=True):
     layout: Layout = "flat"
 
 
-class StatelessManifest(Strict, frozen=True):
-    """`bundle.json` with `"backend": "stateless"`."""
+class StatelessManifest(Described, frozen=True, kw_only=True):
+    """`bundle.json` with `"backend": "stateless"`; its confidence is of the probability of a class."""
 
     backend: Literal["stateless"]
-    format: int
-    id: str
-    revision: int
-    description: str
-    cycle_s: str
     inputs: tuple[StatelessTag, ...]
     outputs: tuple[StatelessOutput, ...]
     tensors: tuple[Tensor, ...]
-    files: dict[str, FileSpec]
-    accuracy: dict[str, float] = msgspec.field(default_factory=dict)
-    confidence: Confidence | None = None  # of the probability of an answer's class
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -97,22 +91,8 @@ class StatelessManifest(Strict, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class StatelessBundle:
-    """A bundle whose files are whole and whose parts fit each other."""
-
-    directory: Path
-    manifest: StatelessManifest
-    digest: str  # SHA-256 of bundle.json, which names the digest of every other file
-
-    @property
-    def model_path(self) -> Path:
-        """The graph."""
-        return self.directory / MODEL_FILE
-
-    @property
-    def cycle_s(self) -> float:
-        """Seconds between two rows of history."""
-        return float(self.manifest.cycle_s)
+class StatelessBundle(OnDisk[StatelessManifest]):
+    """A stateless model's bundle."""
 
     @property
     def steps(self) -> int:
@@ -133,31 +113,16 @@ class StatelessBundle:
 
 def load_stateless(directory: Path) -> StatelessBundle:
     """The bundle in `directory`; raises `BundleError` with what is wrong and what to do."""
-    text = read_description(directory)
-    try:
-        manifest = msgspec.json.decode(text, type=StatelessManifest)
-    except (msgspec.DecodeError, msgspec.ValidationError) as exc:
-        problem = f"{BUNDLE_FILE} is not the description of a stateless model ({exc}): correct it"
-        raise BundleError(directory, problem) from exc
+    manifest, digest = read_manifest(directory, StatelessManifest, "not the description of a stateless model")
     for problem in _problems(manifest):
         raise BundleError(directory, problem)
     check_files(directory, manifest.files)
-    return StatelessBundle(directory, manifest, hashlib.sha256(text).hexdigest())
+    return StatelessBundle(directory, manifest, digest)
 
 
 def check_stateless_tags(bundle: StatelessBundle, definitions: Mapping[TagId, TagDefinition]) -> None:
     """Raise `BundleError` unless every tag exists in its unit and may take every value of a class."""
-    for spec in (*bundle.manifest.inputs, *bundle.manifest.outputs):
-        definition = definitions.get(TagId(spec.tag))
-        if definition is None:
-            problem = f"tag `{spec.tag}` is not configured: add it, or use a bundle made for these tags"
-            raise BundleError(bundle.directory, problem)
-        if definition.unit != spec.unit:
-            problem = (
-                f"tag `{spec.tag}` is configured in `{definition.unit}` but the model was trained in "
-                f"`{spec.unit}`: correct the unit or train again"
-            )
-            raise BundleError(bundle.directory, problem)
+    definitions_of(bundle.directory, (*bundle.manifest.inputs, *bundle.manifest.outputs), definitions)
     for output in bundle.manifest.outputs:
         wanted = definitions[TagId(output.tag)].eu_range
         for value in class_values(output):
@@ -175,28 +140,18 @@ def class_values(output: StatelessOutput) -> tuple[str, ...]:
 
 
 def _problems(manifest: StatelessManifest) -> Iterator[str]:
-    if manifest.format != FORMAT:
-        yield (
-            f"format {manifest.format} is not known here (this gateway reads {FORMAT}): "
-            "export it again or update the gateway"
-        )
+    yield from head_problems(manifest)
     if not (manifest.inputs and manifest.outputs and manifest.tensors):
         yield "there is no input, no output or no tensor: name at least one of each"
     if twice := _twice(manifest.tags):
         yield f"tag `{twice}` is named twice: name each tag once"
-    if not _is_number(manifest.cycle_s) or Fraction(manifest.cycle_s) <= 0:
-        yield f"`cycle_s` is `{manifest.cycle_s}`: write the seconds of a cycle as a decimal above 0"
     yield from _tensor_problems(manifest)
     for spec in (*manifest.inputs, *manifest.outputs):
         yield from _tag_problems(spec)
     for output in manifest.outputs:
         yield from _output_problems(output)
-    confidence = manifest.confidence
-    if confidence is not None:
-        if len(confidence.hit_rate) != len(confidence.edges) + 1:
-            yield "the confidence table needs one rate more than edges: correct it"
-        if not any(output.values for output in manifest.outputs):
-            yield "there is a confidence table but no output with probabilities: take it out"
+    if manifest.confidence is not None and not any(output.values for output in manifest.outputs):
+        yield "there is a confidence table but no output with probabilities: take it out"
 
 
 def _tensor_problems(manifest: StatelessManifest) -> Iterator[str]:
@@ -215,13 +170,10 @@ def _tensor_problems(manifest: StatelessManifest) -> Iterator[str]:
 
 
 def _tag_problems(spec: StatelessTag) -> Iterator[str]:
-    if not all(map(_is_number, spec.trained)) or Fraction(spec.trained[0]) >= Fraction(spec.trained[1]):
-        yield (
-            f"tag `{spec.tag}`: `trained` is {list(spec.trained)}: write least and greatest value as decimals"
-        )
+    yield from trained_problems(spec)
     scaling = spec.scaling
     if scaling is not None and not (
-        _is_number(scaling.mean) and _is_number(scaling.deviation) and Fraction(scaling.deviation) != 0
+        is_decimal(scaling.mean) and is_decimal(scaling.deviation) and Fraction(scaling.deviation) != 0
     ):
         yield f"tag `{spec.tag}`: a scaling is a mean and a deviation other than 0, as decimals: correct it"
 
@@ -229,7 +181,7 @@ def _tag_problems(spec: StatelessTag) -> Iterator[str]:
 def _output_problems(output: StatelessOutput) -> Iterator[str]:
     if output.values and output.labels:
         yield f"output `{output.tag}` has `values` and `labels`: name one of them"
-    if not all(map(_is_number, class_values(output))):
+    if not all(map(is_decimal, class_values(output))):
         yield f"output `{output.tag}`: the value of a class is no decimal: correct it"
     if output.decoding == "expectation" and not output.values:
         yield f"output `{output.tag}`: an expectation needs probabilities: name the `values` of their classes"
@@ -238,11 +190,3 @@ def _output_problems(output: StatelessOutput) -> Iterator[str]:
 def _twice(names: tuple[str, ...] | list[str]) -> str:
     """The first name that is there again; empty where there is none."""
     return next((name for at, name in enumerate(names) if name in names[:at]), "")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        return False
-    return True

@@ -6,7 +6,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from gateway.inference.bundle.manifest import Confidence, Manifest
+from gateway.inference.bundle.described import Confidence
+from gateway.inference.bundle.manifest import Manifest
 from gateway.inference.decoding.decode import DecodedOutput
 
 _LEAST = 1e-6

@@ -6,16 +6,12 @@ that are held is never read: cutting back needs no work.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
-from gateway.inference.bundle.manifest import Architecture
 from gateway.inference.kv.exported import Exported
-from gateway.inference.kv.ort_session import Provider, device_of
 
 _Content = tuple[onnxruntime.OrtValue, ...]  # by layer keys and values, [1, heads, longest, head_dim]
 
@@ -23,44 +19,33 @@ _Content = tuple[onnxruntime.OrtValue, ...]  # by layer keys and values, [1, hea
 class DenseGqa(Exported[_Content]):
     """A `KvBackend` over buffers of `longest` tokens each."""
 
-    def __init__(
-        self,
-        model: Path,
-        architecture: Architecture,
-        *,
-        pages: int,
-        block: int,
-        provider: Provider,
-        longest: int,
-    ) -> None:
-        super().__init__(model, architecture, pages=pages, block=block, provider=provider)
-        self._longest, self._device = longest, device_of(self._truth)
-        self._aliased = self._writes_in_place()
-        if not self._aliased:
-            message = (
-                f"model `{model}` does not write keys and values where they stand on {self._truth.actual}: "
-                "export it with a shared buffer, or as `concat_past`"
-            )
-            raise InferenceError(message)
-
     @property
     def aliased(self) -> bool:
-        """See `KvBackend`."""
-        return self._aliased
+        """See `KvBackend`: without, there is no such backend."""
+        return True
+
+    def unfit(self) -> str:
+        """See `Exported`."""
+        if self._writes_in_place():
+            return ""
+        return (
+            f"does not write keys and values where they stand on {self._truth.actual}: "
+            "export it with a shared buffer, or as `concat_past`"
+        )
 
     def empty(self) -> _Content:
         """See `Exported`."""
         architecture = self._architecture
-        shape = (1, architecture.heads, self._longest, architecture.head_dim)
+        shape = (1, architecture.heads, self.longest, architecture.head_dim)
         return tuple(
-            onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(shape, dtype=self.kind), self._device, 0)
+            onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(shape, dtype=self.kind), self.device, 0)
             for _ in self.past
         )
 
     def copied(self, content: _Content) -> _Content:
         """See `Exported`."""
         return tuple(
-            onnxruntime.OrtValue.ortvalue_from_numpy(part.numpy().copy(), self._device, 0) for part in content
+            onnxruntime.OrtValue.ortvalue_from_numpy(part.numpy().copy(), self.device, 0) for part in content
         )
 
     def cut(self, content: _Content, end: int) -> _Content:  # noqa: ARG002  see the module
@@ -71,8 +56,8 @@ class DenseGqa(Exported[_Content]):
         self, content: _Content, tokens: int, feeds: dict[str, NDArray[np.int64]]
     ) -> tuple[_Content, NDArray[np.floating]]:
         """See `Exported`; raises `InferenceError` where the buffer ends."""
-        if feeds["attention_mask"].shape[1] > self._longest:
-            message = f"the model's buffer ends after {self._longest} tokens, {tokens} are held"
+        if feeds["attention_mask"].shape[1] > self.longest:
+            message = f"the model's buffer ends after {self.longest} tokens, {tokens} are held"
             raise InferenceError(message)
         binding = self._session.io_binding()
         for name, value in feeds.items():

@@ -20,7 +20,7 @@ from gateway.core.errors import InferenceError
 from gateway.inference.bundle.manifest import Architecture
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.kv.backend import CacheId, PoolExhaustedError, PoolStatistics, ProviderTruth, Span
-from gateway.inference.kv.ort_session import Provider, open_session
+from gateway.inference.kv.ort_session import Provider, device_of, open_session
 
 H = TypeVar("H")
 
@@ -31,8 +31,16 @@ class Exported(ABC, Generic[H]):
     """A `KvBackend` whose caches hold `H` each; memory is counted in pages of `block` tokens."""
 
     def __init__(
-        self, model: Path, architecture: Architecture, *, pages: int, block: int, provider: Provider
+        self,
+        model: Path,
+        architecture: Architecture,
+        *,
+        pages: int,
+        block: int,
+        provider: Provider,
+        longest: int,
     ) -> None:
+        """A cache has room for `longest` tokens, where its kind sets memory aside for them."""
         self._session, self._truth = open_session(model, provider)
         self._architecture, self._pages, self._block = architecture, pages, block
         inputs = {each.name: each for each in self._session.get_inputs()}
@@ -45,6 +53,10 @@ class Exported(ABC, Generic[H]):
         self._held: dict[CacheId, tuple[H, int]] = {}  # content and tokens
         self._numbers = itertools.count(1)
         self._peak_used = self._allocations = self._refused = 0
+        self.longest, self.device = longest, device_of(self._truth)
+        if said := self.unfit():
+            message = f"model `{model}` {said}"
+            raise InferenceError(message)
 
     def _check(self, model: Path, inputs: dict[str, onnxruntime.NodeArg]) -> None:
         """Refuse a graph that is not what the bundle says of it."""
@@ -167,6 +179,10 @@ class Exported(ABC, Generic[H]):
         )
 
     # --- what an export's kind decides
+
+    def unfit(self) -> str:
+        """Why a graph with the right tensors can be no backend of this kind after all; empty: it can."""
+        return ""
 
     @abstractmethod
     def empty(self) -> H:

@@ -42,8 +42,7 @@ def make_backend(bundle: Bundle, *, provider: Provider, pages: int, cold_pages: 
                 bundle=bundle.digest,
                 cold_pages=cold_pages,
             )
-        case "dense_gqa":
+        case "dense_gqa" | "concat_past":
+            kind = DenseGqa if manifest.backend == "dense_gqa" else ConcatPast
             longest = manifest.window.length + bundle.tokens_per_cycle
-            return DenseGqa(model, architecture, pages=pages, block=block, provider=provider, longest=longest)
-        case "concat_past":
-            return ConcatPast(model, architecture, pages=pages, block=block, provider=provider)
+            return kind(model, architecture, pages=pages, block=block, provider=provider, longest=longest)

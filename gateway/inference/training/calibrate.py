@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.inference.bundle.described import Calibration
 from gateway.inference.bundle.familiar import Distance, Familiarity
-from gateway.inference.bundle.manifest import Calibration
 from gateway.inference.decoding.confidence import log_odds, scaled
 from gateway.inference.serving.engine import Engine
 from gateway.inference.training.clone import Clone

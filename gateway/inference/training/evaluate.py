@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 
 from gateway.inference.accuracy_gate import measure
-from gateway.inference.bundle.manifest import GOLDEN_FILE, Bundle, Confidence, Manifest, load_bundle
+from gateway.inference.bundle.described import Confidence
+from gateway.inference.bundle.manifest import GOLDEN_FILE, Bundle, Manifest, load_bundle
 from gateway.inference.golden import written
 from gateway.inference.serving.engine import Engine
 from gateway.inference.training.calibrate import CYCLES, FITTED, alarms, answers, calibration, familiarity

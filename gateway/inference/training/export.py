@@ -9,15 +9,12 @@ from pathlib import Path
 
 import msgspec
 
+from gateway.inference.bundle.described import FORMAT, Confidence
+from gateway.inference.bundle.files import BUNDLE_FILE, MODEL_FILE, FileSpec
 from gateway.inference.bundle.manifest import (
-    BUNDLE_FILE,
-    FORMAT,
     GATE_FILE,
     GOLDEN_FILE,
-    MODEL_FILE,
     REFERENCE_FILE,
-    Confidence,
-    FileSpec,
     Manifest,
     Quantization,
     Training,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from gateway.inference.bundle.manifest import Decoding
+from gateway.inference.bundle.described import Decoding
 from gateway.inference.decoding.decode import OutputRange
 
 Values = tuple[float, ...]

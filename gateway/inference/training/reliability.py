@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.inference.bundle.manifest import Calibration
+from gateway.inference.bundle.described import Calibration
 
 _SIDE, _EDGE = 300, 44
 
