@@ -219,16 +219,6 @@ def test_an_outputs_tag_is_read_as_it_was_in_force_when_the_row_was_measured(tmp
     assert found == [(100,), (200,), (200,), (300,)]
 
 
-def test_guidance_is_not_waited_for_and_its_absence_is_told() -> None:
-    engine = engine_of(REGRESSOR)
-
-    found = answer(engine, request(guided_until=time.monotonic() + 60))
-
-    assert not found.guided
-    assert "nothing is decoded along guidance" in found.because
-    assert answer(engine, request(1)).because == ""
-
-
 def test_a_session_that_is_not_held_asks_for_its_history() -> None:
     engine = engine_of(REGRESSOR)
 

@@ -1,4 +1,8 @@
-"""What a stateless model's tensors mean: one register value for each output, inside its range. Pure."""
+"""What a stateless model's tensors mean: one register value for each output, inside its range. Pure.
+
+What may be answered can be narrower than the range. An answer that may be given stays; else a classifier
+gives what it comes to over the classes that may, and a number becomes the nearest that may.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
-from gateway.inference.bundle.stateless import StatelessOutput
+from gateway.core.spans import Spans, holds
+from gateway.inference.bundle.stateless import StatelessOutput, class_values
 from gateway.inference.decoding.decode import DecodedOutput, OutputRange
 
 
@@ -20,14 +25,14 @@ class OutputReader:
         if limits.low > limits.high or limits.scale == 0:
             message = f"tag `{spec.tag}`: no register value lies inside its range"
             raise InferenceError(message)
-        self._spec, self._limits = spec, limits
+        self._spec, self.limits = spec, limits
         self._scaling = spec.scaling
-        values = [float(Fraction(value)) for value in spec.values]
-        self._values = np.array(values, dtype=np.float64)
+        self._values = np.array([float(Fraction(value)) for value in class_values(spec)], dtype=np.float64)
+        self._counts = [limits.nearest(value) for value in self._values]
         ends = sorted((float(limits.value(limits.low)), float(limits.value(limits.high))))
         room = abs(float(limits.scale)) / 2
-        self._allowed = (self._values >= ends[0] - room) & (self._values <= ends[1] + room)
         self._ends = ends[0] - room, ends[1] + room
+        self._allowed = (self._values >= self._ends[0]) & (self._values <= self._ends[1])
         if spec.values and not self._allowed.any():
             message = f"tag `{spec.tag}`: no class of the model lies inside its range: correct `values`"
             raise InferenceError(message)
@@ -37,19 +42,37 @@ class OutputReader:
         """Whether the model says how sure it is."""
         return bool(self._spec.values)
 
-    def read(self, row: NDArray[Any]) -> DecodedOutput:
-        """The answer in one request's part of the output's tensor."""
+    def read(self, row: NDArray[Any], permitted: Spans | None = None) -> DecodedOutput:
+        """The answer in one request's part of the output's tensor.
+
+        `permitted` is not empty and within the range: no other count is answered.
+        """
         try:
             found = np.asarray(row[self._spec.index])
         except IndexError as exc:
             self._refuse(f"has shape {list(row.shape)} for a row, `index` is {list(self._spec.index)}", exc)
         if self._spec.values:
-            return self._of_classes(found)
+            return self._of_classes(found, permitted)
         if found.shape != ():
             self._refuse(f"holds {list(found.shape)} values where one is wanted: let `index` lead to it")
-        return self._of_label(found) if self._spec.labels else self._of_number(found)
+        return self._decoded(self._label(found) if self._spec.labels else self._number(found), permitted)
 
-    def _of_classes(self, found: NDArray[Any]) -> DecodedOutput:
+    def _of_classes(self, found: NDArray[Any], permitted: Spans | None) -> DecodedOutput:
+        share, inside = self._shares(found)
+        wanted = self._chosen(share, self._allowed)
+        may = self._allowed & self._held(permitted)
+        kept = float(share[may].sum())
+        if not may[wanted] and kept > 0.0:
+            wanted = self._chosen(np.where(may, share, 0.0) / kept, may)
+        return self._nearest(
+            self._values[wanted],
+            permitted,
+            masked_out=max(0.0, 1.0 - kept * inside),
+            sure=float(share[wanted]),
+        )
+
+    def _shares(self, found: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
+        """Probability by class of those inside the range, and how much of all that is."""
         if found.shape != self._values.shape:
             self._refuse(f"holds {list(found.shape)} classes, `values` names {len(self._values)}")
         weights = found.astype(np.float64)
@@ -62,36 +85,51 @@ class OutputReader:
         mass, whole = float(allowed.sum()), float(weights.sum())
         if not np.isfinite(whole) or mass <= 0.0:
             self._refuse("holds no usable probabilities")
-        share = allowed / mass
-        best = int(share.argmax())
-        if self._spec.decoding == "expectation":
-            wanted = float(share @ self._values)
-            best = int(np.abs(self._values - wanted).argmin())
-        else:
-            wanted = float(self._values[best])
-        return self._decoded(wanted, masked_out=max(0.0, 1.0 - mass / whole), sure=float(share[best]))
+        return allowed / mass, mass / whole
 
-    def _of_label(self, found: NDArray[Any]) -> DecodedOutput:
+    def _chosen(self, share: NDArray[np.float64], may: NDArray[np.bool_]) -> int:
+        """The class that a distribution comes to, of those that may be answered."""
+        if self._spec.decoding == "expectation":
+            away = np.abs(self._values - float(share @ self._values))
+            return int(np.where(may, away, np.inf).argmin())
+        return int(np.where(may, share, -1.0).argmax())
+
+    def _held(self, permitted: Spans | None) -> NDArray[np.bool_]:
+        """By class, whether it may be answered."""
+        if permitted is None:
+            return np.ones(len(self._counts), dtype=np.bool_)
+        return np.array([holds(permitted, count) for count in self._counts], dtype=np.bool_)
+
+    def _label(self, found: NDArray[Any]) -> float:
         label = str(found.item())
         if label not in self._spec.labels:
             self._refuse(f"answers with the label `{label}`, which `labels` does not name")
-        return self._decoded(float(Fraction(self._spec.labels[label])), masked_out=0.0, sure=1.0)
+        return float(Fraction(self._spec.labels[label]))
 
-    def _of_number(self, found: NDArray[Any]) -> DecodedOutput:
+    def _number(self, found: NDArray[Any]) -> float:
         if found.dtype.kind not in "fiub":
             self._refuse(f"holds {found.dtype} where a number is wanted: name `labels`")
         wanted = float(found)
         self._require_numbers(np.float64(wanted))
         if self._scaling is not None:
             wanted = wanted * float(Fraction(self._scaling.deviation)) + float(Fraction(self._scaling.mean))
-        return self._decoded(wanted, masked_out=0.0, sure=1.0)
+        return wanted
 
-    def _decoded(self, wanted: float, *, masked_out: float, sure: float) -> DecodedOutput:
-        """A number outside the range counts as masked out altogether."""
-        if not self._ends[0] <= wanted <= self._ends[1]:
-            masked_out = 1.0
-        raw = self._limits.nearest(wanted)
-        return DecodedOutput(raw, self._limits.value(raw), masked_out, sure)
+    def _decoded(self, wanted: float, permitted: Spans | None) -> DecodedOutput:
+        """A value that may not be answered counts as masked out altogether."""
+        raw = self.limits.nearest(wanted)
+        inside = self._ends[0] <= wanted <= self._ends[1] and (permitted is None or holds(permitted, raw))
+        if not inside and self._spec.labels:
+            may = np.flatnonzero(self._allowed & self._held(permitted))
+            if len(may):
+                wanted = float(self._values[may[np.abs(self._values[may] - wanted).argmin()]])
+        return self._nearest(wanted, permitted, masked_out=0.0 if inside else 1.0, sure=1.0)
+
+    def _nearest(
+        self, wanted: float, permitted: Spans | None, *, masked_out: float, sure: float
+    ) -> DecodedOutput:
+        raw = self.limits.nearest(wanted) if permitted is None else self.limits.nearest_of(permitted, wanted)
+        return DecodedOutput(raw, self.limits.value(raw), masked_out, sure)
 
     def _require_numbers(self, found: NDArray[np.float64] | np.float64) -> None:
         if not np.all(np.isfinite(found)):

@@ -19,19 +19,19 @@ from numpy.typing import NDArray
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle.stateless import StatelessBundle
 from gateway.inference.decoding.confidence import concentration, looked_up
-from gateway.inference.decoding.decode import OutputRange
+from gateway.inference.decoding.decode import DecodedOutput, OutputRange
+from gateway.inference.decoding.guided import Awaited
 from gateway.inference.decoding.stateless_decode import OutputReader
 from gateway.inference.kv.backend import PoolStatistics, ProviderTruth
 from gateway.inference.kv.ort_session import Provider
 from gateway.inference.messages import Answer, Cycle, Failed, NeedHistory, Propose
 from gateway.inference.serving.costs import Costs
 from gateway.inference.serving.engine import CANCELLED
+from gateway.inference.serving.job import exact_numbers
 from gateway.inference.serving.scheduler import Policy, Waiting
 from gateway.inference.serving.stateless_model import Rows, StatelessModel
 
 _MOST_SESSIONS = 1024  # the one that was used longest ago is forgotten: its next request brings the history
-
-_NOT_GUIDED = "a stateless model answers all at once: nothing is decoded along guidance"
 
 _Row = NDArray[np.float64]  # [tags]: what is measured, then what was in force at that moment
 
@@ -54,12 +54,20 @@ class _Job:
     clamped: int  # measurements of this cycle outside what training saw
     familiar: bool  # no value of any row was
     began: float
+    acting: tuple[Fraction, ...]  # in force, by output
+    awaited: Awaited | None  # guidance
+    parts: list[NDArray[np.generic]] = field(default_factory=list)  # by output, once the forward has run
     passed_over: int = 0
 
     @property
     def due(self) -> float:
         """Monotonic seconds; infinite where it does not matter when."""
         return self.request.due if self.request.due is not None else math.inf
+
+    @property
+    def waits(self) -> bool:
+        """Whether its guidance may still come in time."""
+        return self.awaited is not None and self.awaited.open and time.monotonic() < self.awaited.until
 
 
 class StatelessEngine:
@@ -86,7 +94,8 @@ class StatelessEngine:
         self._policy = policy or Policy()
         self.widest = 1  # until a test has shown that a request's answer does not depend on its companions
         self._sessions: dict[str, _Session] = {}
-        self._jobs: dict[int, _Job] = {}
+        self._jobs: dict[int, _Job] = {}  # that have not run
+        self._held: dict[int, _Job] = {}  # that have, and wait for guidance
         self._finished: list[tuple[int, Answer | NeedHistory | Failed]] = []
         self.costs: Costs | None = None
         self.decisions = self.warmed = self.rebuilt = self.evicted = self.forwards = self.rows = 0
@@ -104,12 +113,12 @@ class StatelessEngine:
     @property
     def busy(self) -> bool:
         """True while a step would run something or has something to tell."""
-        return bool(self._jobs or self._finished)
+        return bool(self._jobs or self._finished) or any(not job.waits for job in self._held.values())
 
     @property
     def queued(self) -> int:
         """Requests that are not answered yet."""
-        return len(self._jobs)
+        return len(self._jobs) + len(self._held)
 
     @property
     def sessions(self) -> int:
@@ -147,19 +156,34 @@ class StatelessEngine:
 
     @property
     def held_until(self) -> float | None:
-        """Nothing is held."""
-        return None
+        """See `ServingEngine`: until the first of those that wait for guidance goes on without."""
+        return min(
+            (job.awaited.until for job in self._held.values() if job.awaited is not None), default=None
+        )
 
     def guide(self, number: int, packed: bytes, because: str) -> None:
-        """All outputs come out of one forward: none is decoded along another, and guidance has no place."""
+        """Guidance for a request, or why there is none; what is not waited for any more is dropped."""
+        job = self._jobs.get(number) or self._held.get(number)
+        if job is not None and job.awaited is not None:
+            job.awaited.take(packed, because)
 
     def cancel(self, number: int) -> None:
         """Nobody waits for that answer any more: nothing is computed for it."""
-        if self._jobs.pop(number, None) is not None:
+        if (self._jobs.pop(number, None) or self._held.pop(number, None)) is not None:
             self._finished.append((number, Failed(problem=CANCELLED)))
 
     def step(self) -> None:
-        """Run one planned forward."""
+        """Run one planned forward, and answer what waits for nothing any more."""
+        self._forward()
+        for job in [job for job in self._held.values() if not job.waits]:
+            del self._held[job.number]
+            try:
+                self._finished.append((job.number, self._answer(job)))
+                self.decisions += 1
+            except InferenceError as exc:
+                self._finished.append((job.number, Failed(problem=str(exc))))
+
+    def _forward(self) -> None:
         waiting = [
             Waiting(job.number, job.request.urgency, job.due, 1, prefill=False, passed_over=job.passed_over)
             for job in self._jobs.values()
@@ -177,11 +201,8 @@ class StatelessEngine:
             self._finished += [(job.number, Failed(problem=str(exc))) for job in planned]
             return
         for at, job in enumerate(planned):
-            try:
-                self._finished.append((job.number, self._answer(job, [part[at] for part in parts])))
-                self.decisions += 1
-            except InferenceError as exc:
-                self._finished.append((job.number, Failed(problem=str(exc))))
+            job.parts = [part[at] for part in parts]
+            self._held[job.number] = job
 
     def drain(self) -> list[tuple[int, Answer | NeedHistory | Failed]]:
         """Replies that are ready, by the numbers of their requests."""
@@ -262,10 +283,33 @@ class StatelessEngine:
         inside = np.clip(rows, self._least, self._most)
         strange = (inside != rows) & self._read
         measured = strange[-1, : len(request.inputs)]
-        return _Job(number, request, inside, int(measured.sum()), not bool(strange.any()), began)
+        until = request.guided_until
+        return _Job(
+            number,
+            request,
+            inside,
+            clamped=int(measured.sum()),
+            familiar=not bool(strange.any()),
+            began=began,
+            acting=exact_numbers(request.in_force or session.in_force),
+            awaited=None if until is None else Awaited(until),
+        )
 
-    def _answer(self, job: _Job, parts: list[NDArray[np.generic]]) -> Answer:
-        decoded = [reader.read(part) for reader, part in zip(self.readers, parts, strict=True)]
+    def _decoded(self, job: _Job) -> list[DecodedOutput]:
+        """One output after the other, each among what its guidance and its most change leave."""
+        if job.awaited is not None:
+            job.awaited.give_up()
+        decoded: list[DecodedOutput] = []
+        for reader, part, in_force in zip(self.readers, job.parts, job.acting, strict=True):
+            permitted = reader.limits.reach(in_force)
+            if job.awaited is not None:
+                fixed = [each.raw for each in decoded]
+                permitted = job.awaited.counts(fixed, reader.limits, len(self.readers), permitted)
+            decoded.append(reader.read(part, permitted))
+        return decoded
+
+    def _answer(self, job: _Job) -> Answer:
+        decoded, awaited = self._decoded(job), job.awaited
         saying = [
             output for output, reader in zip(decoded, self.readers, strict=True) if reader.with_probabilities
         ]
@@ -279,7 +323,8 @@ class StatelessEngine:
             reused_tokens=0,
             computed_tokens=0,
             engine_ms=(time.perf_counter() - job.began) * 1e3,
-            because=_NOT_GUIDED if job.request.guided_until is not None else "",
+            guided=awaited is not None and awaited.guidance is not None,
+            because=awaited.because if awaited is not None else "",
         )
 
 
@@ -313,8 +358,4 @@ _NO_POOL = PoolStatistics(
 
 
 def _numbers(texts: tuple[str, ...]) -> NDArray[np.float64]:
-    try:
-        return np.array([float(Fraction(text)) for text in texts], dtype=np.float64)
-    except (ValueError, ZeroDivisionError, OverflowError) as exc:
-        message = f"a value of {texts} is not a number"
-        raise InferenceError(message) from exc
+    return np.array([float(value) for value in exact_numbers(texts)], dtype=np.float64)
