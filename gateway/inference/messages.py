@@ -75,6 +75,10 @@ class Report(_Message, frozen=True):
     """Ask for `Statistics`."""
 
 
+class Serve(_Message, frozen=True):
+    """Give way no more: answered with `Statistics` when the worker is as urgent as any other."""
+
+
 class Ready(_Message, frozen=True):
     """The bundle is loaded, tested and warm."""
 
@@ -91,6 +95,7 @@ class Ready(_Message, frozen=True):
     chunk_ms: float  # one chunk of it
     widest: int  # requests that one forward may hold
     batch_independent: bool  # shown at the start: an answer is the same bits alone and beside others
+    steps_ms: tuple[tuple[int, float], ...] = ()  # requests in a forward, and one token's forward of so many
 
 
 class Answer(_Message, frozen=True):
@@ -142,7 +147,7 @@ class Statistics(_Message, frozen=True):
     internal_fragmentation: float
 
 
-Request = Load | Propose | Cancel | Guide | Release | Report
+Request = Load | Propose | Cancel | Guide | Release | Report | Serve
 Reply = Ready | Answer | NeedHistory | Failed | Statistics
 
 _ENCODER = msgspec.msgpack.Encoder()

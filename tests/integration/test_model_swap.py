@@ -5,7 +5,7 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -149,6 +149,38 @@ async def test_requests_under_way_end_on_the_old_worker_and_then_it_is_gone(
     assert served.engine is not old
     await asyncio.to_thread(process.wait, 10)
     assert (await _propose(served, 1.0)).model_digest == served.bundle.digest
+
+
+async def test_a_successor_gives_way_until_it_is_ready_and_then_no_more(
+    second: Path,
+) -> None:
+    gave_way: list[bool] = []
+
+    class Watched(ModelEngine):
+        async def serve(self) -> None:
+            assert self.pid is not None
+            gave_way.append(any(_lowered(int(thread.name)) for thread in _threads(self.pid)))
+            await super().serve()
+
+    served = ServedModel("buffer-tank", [BUFFER_TANK], lambda *made: Watched(made[0], demo_definitions()))
+    await served.start()
+    try:
+        await served.take(second, agreed)
+        pid = served.engine.pid
+        assert pid is not None
+        assert gave_way == [True]
+        assert not _lowered(pid)  # its first thread, which serves
+    finally:
+        await served.aclose()
+
+
+def _threads(pid: int) -> Iterator[Path]:
+    return Path(f"/proc/{pid}/task").iterdir()
+
+
+def _lowered(thread: int) -> bool:
+    nice = os.getpriority(os.PRIO_PROCESS, thread) > os.getpriority(os.PRIO_PROCESS, 0)
+    return os.sched_getscheduler(thread) == os.SCHED_IDLE or nice
 
 
 async def _killed(engine: ModelEngine) -> None:

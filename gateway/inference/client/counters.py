@@ -34,8 +34,10 @@ class EngineStatistics:
         )
 
 
-def shown_facts(report: Ready) -> dict[str, str]:
-    """What a worker showed when it got ready, for status and records."""
+def shown_facts(report: Ready | None) -> dict[str, str]:
+    """What a worker showed when it got ready, for status and records; nothing before."""
+    if report is None:
+        return {}
     return {
         "ep_actual": report.ep_actual,
         "runtime": report.runtime,
@@ -43,7 +45,10 @@ def shown_facts(report: Ready) -> dict[str, str]:
         "kv_aliased": "yes" if report.aliased else "no",
         "incremental_error": f"{report.incremental_error:.2g}",
         "decision_ms": f"{report.decision_ms:.2f}",
+        "slow_ms": f"{report.slow_ms:.2f}",
         "prefill_ms": f"{report.prefill_ms:.2f}",
+        "chunk_ms": f"{report.chunk_ms:.2f}",
+        "steps_ms": ", ".join(f"{rows}: {ms:.2f}" for rows, ms in report.steps_ms),
         "rows_a_forward": str(report.widest),
         "batch_independent": "yes" if report.batch_independent else "no",
     }

@@ -22,6 +22,8 @@ from gateway.inference.messages import (
     Ready,
     Reply,
     Request,
+    Serve,
+    Statistics,
     decode_reply,
     encode,
 )
@@ -31,6 +33,8 @@ log = structlog.get_logger().bind(component="inference")
 
 _MODULE = "gateway.inference.serving.worker"
 _LOAD_S = 30.0
+_GIVE_WAY_S = 5.0  # a worker beside the one that serves gets ready in idle time, but not for ever
+_RAISED_S = 5.0
 _WARM_S = 2.0  # readiness does not wait longer for sessions that are made ready
 _MOST_WARMED = 32
 _BACK_OFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)
@@ -62,6 +66,7 @@ class EngineWorker:
         self._process: NumberedWorker | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
+        self._gives_way = False
         self.report: Ready | None = None
         self.problem = "not started"
         self.number = self.lost = 0
@@ -76,10 +81,21 @@ class EngineWorker:
         """True while requests may be sent."""
         return self._up.is_set()
 
-    async def start(self) -> None:
-        """Return when the first worker is ready; raises `InferenceError` when the bundle cannot be served."""
+    async def start(self, *, gives_way: bool = False) -> None:
+        """Return when the first worker is ready; raises `InferenceError` when the bundle cannot be served.
+
+        One that `gives_way` takes only time that nobody else wants, until `serve`; some seconds at the most.
+        """
+        self._gives_way = gives_way
         first = await self._spawned()
         self._keeper = asyncio.create_task(self._keep(first), name=f"engine-{self._bundle.manifest.id}")
+
+    async def serve(self) -> None:
+        """Return when it gives way no more; raises `WorkerLostError`."""
+        if self._gives_way:
+            reply = await self.exchange(Serve(), _RAISED_S)
+            assert isinstance(reply, Statistics), "a loaded worker's answer"  # noqa: S101  an invariant
+            self._gives_way = False
 
     async def aclose(self) -> None:
         """End the worker; bounded by a second."""
@@ -139,7 +155,9 @@ class EngineWorker:
         """A new worker that has loaded the bundle, made the current one."""
         began = time.monotonic()
         name = f"engine-{self._bundle.manifest.id}"
-        arguments = ("--bundle", str(self._bundle.directory), "--provider", self.provider)
+        arguments = ["--bundle", str(self._bundle.directory), "--provider", self.provider]
+        if self._gives_way:
+            arguments += ["--give-way-s", f"{_GIVE_WAY_S:g}"]
         worker = NumberedWorker(_MODULE, arguments, name=name)
         try:
             await worker.start()

@@ -98,9 +98,13 @@ class ModelEngine:
         """True while a worker can be asked."""
         return self._worker.up
 
-    async def start(self) -> None:
+    async def start(self, *, gives_way: bool = False) -> None:
         """Return when the first worker is ready; raises `InferenceError` when the bundle cannot be served."""
-        await self._worker.start()
+        await self._worker.start(gives_way=gives_way)
+
+    async def serve(self) -> None:
+        """Return when a worker that was to give way does so no more; raises `WorkerLostError`."""
+        await self._worker.serve()
 
     async def aclose(self) -> None:
         """End requests and worker; bounded by a second."""
@@ -271,17 +275,15 @@ class ModelEngine:
 
     def describe(self) -> dict[str, str]:
         """The truth about the engine, for status and records."""
-        told = {
+        return {
             "bundle": self._by,
             "digest": self.bundle.digest,
             **self.bundle.facts,
             "ep_requested": self._worker.provider,
             "ep_actual": "",
             "state": "ready" if self.ready else self._worker.problem,
+            **shown_facts(self._worker.report),
         }
-        if self._worker.report is not None:
-            told |= shown_facts(self._worker.report)
-        return told
 
     async def refresh(self) -> EngineStatistics:
         """`statistics()` with the worker's own counters fetched now."""

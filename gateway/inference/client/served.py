@@ -131,8 +131,9 @@ class ServedModel:
             fresh: ModelEngine | None = None
             try:
                 fresh = await asyncio.to_thread(self._make, folder, partial(self._lost, mark := object()))
-                await fresh.start()
+                await fresh.start(gives_way=True)
                 await self._warm(fresh)
+                await fresh.serve()
                 await agreed(fresh)
                 self._refuse_lost(fresh)
             except BaseException as exc:

@@ -7,13 +7,13 @@ is never computed as one row.
 from __future__ import annotations
 
 import statistics
-import time
 
 import numpy as np
 
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.kv.backend import CacheId, KvBackend, PoolExhaustedError
+from gateway.inference.serving.costs import stopwatch
 
 _HELD = 120  # tokens of the longest cache, less where the window is shorter
 _APART = 11  # tokens by which the caches differ in length
@@ -68,14 +68,14 @@ def _alike(backend: KvBackend, caches: list[CacheId], tokens: list[Token], count
 
 
 def _timed(backend: KvBackend, caches: list[CacheId], token: Token) -> Steps:
-    steps = []
+    steps, clock = [], stopwatch(backend.truth)
     for size in (bucket for bucket in _BUCKETS if bucket <= len(caches)):
         took = []
         for _ in range(_ROUNDS):
             ends = [backend.span(cache).end for cache in caches[:size]]
-            began = time.perf_counter()
+            began = clock()
             backend.forward([(cache, [token]) for cache in caches[:size]])
-            took.append((time.perf_counter() - began) * 1e3)
+            took.append((clock() - began) * 1e3)
             for cache, end in zip(caches[:size], ends, strict=True):
                 backend.truncate(cache, end)
         steps.append((size, statistics.median(took)))

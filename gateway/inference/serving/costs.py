@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gateway.core.errors import InferenceError
+from gateway.inference.kv.backend import ProviderTruth
 
 
 class TooLateError(InferenceError):
     """A request that could not be answered in time; nothing was begun."""
+
+
+def stopwatch(truth: ProviderTruth) -> Callable[[], float]:
+    """Seconds of work: on a processor the calling thread's own, whoever else has it meanwhile."""
+    return time.thread_time if truth.actual == "CPUExecutionProvider" else time.perf_counter
 
 
 @dataclass(frozen=True, slots=True)

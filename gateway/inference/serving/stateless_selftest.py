@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-import time
 
 import numpy as np
 
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle.stateless import StatelessBundle
+from gateway.inference.serving.costs import stopwatch
 from gateway.inference.serving.selftest import SelfTest
 from gateway.inference.serving.stateless_engine import StatelessEngine
 from gateway.inference.serving.stateless_model import Rows
@@ -31,13 +31,13 @@ def self_test_stateless(engine: StatelessEngine, bundle: StatelessBundle) -> Sel
         for reader, part in zip(engine.readers, parts, strict=True):
             reader.read(part[0])
         alone.append([part[0] for part in parts])
-    took = []
+    took, clock = [], stopwatch(engine.truth)
     for probe in (probes * _ROUNDS)[:_ROUNDS]:
-        began = time.perf_counter()
+        began = clock()
         parts = engine.model.run([probe])
         for reader, part in zip(engine.readers, parts, strict=True):
             reader.read(part[0])
-        took.append((time.perf_counter() - began) * 1e3)
+        took.append((clock() - began) * 1e3)
     independent = engine.model.widest is None and _independent(engine, probes, alone)
     if independent:
         engine.merges(_WIDEST)

@@ -1,42 +1,22 @@
-"""The engine worker: one bundle, one session of ONNX Runtime, one forward after another.
+"""The engine worker's program: one bundle, one session of ONNX Runtime, one forward after another.
 
 `python -m gateway.inference.serving.worker --socket-fd N --bundle DIR --provider auto`
+
+Beside a worker that serves (`--give-way-s`) it gets ready only in time that nobody else wants.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
-import platform
 import socket
 import sys
-import time
-from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
+from gateway.inference.serving.giving_way import giving_way
 
-from gateway.core.errors import InferenceError
-from gateway.inference.bundle.any_bundle import load_any
-from gateway.inference.decoding.decode import OutputRange
-from gateway.inference.messages import (
-    Cancel,
-    Failed,
-    Guide,
-    Load,
-    Propose,
-    Ready,
-    Release,
-    Reply,
-    Statistics,
-    decode_request,
-    encode,
-)
-from gateway.inference.serving.serving import ServingEngine, Size, start_engine
-from gateway.supervision.frames import Frames, send
-from gateway.supervision.numbered import numbered, parted
-
-_READ = 64 * 1024
+if TYPE_CHECKING:
+    from gateway.inference.serving.desk import Desk
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,135 +27,29 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--provider", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--pages", type=int, default=256)
     parser.add_argument("--cold-pages", type=int, default=1024)
+    parser.add_argument("--give-way-s", type=float, help="at most so long, and until `Serve`")
     options = parser.parse_args(arguments)
     with socket.socket(fileno=options.socket_fd) as sock:
-        serve(sock, options.bundle, Size(options.provider, options.pages, options.cold_pages))
+        if options.give_way_s is None:
+            desk = _desk(sock, options)
+        else:
+            desk = giving_way(lambda: _until_it_serves(sock, options), options.give_way_s)
+        desk.serve()
     return 0
 
 
-def serve(sock: socket.socket, directory: Path, size: Size) -> None:
-    """Take requests in whenever they come, between two forwards; send each answer when it is ready."""
-    desk = _Desk(sock, directory, size)
-    frames = Frames()
-    while True:
-        sock.settimeout(desk.patience_s)
-        try:
-            data = sock.recv(_READ)
-        except (BlockingIOError, TimeoutError):
-            pass
-        else:
-            if not data:
-                return
-            for body in frames.fed(data):
-                desk.take(*parted(body))
-        desk.work()
+def _desk(sock: socket.socket, options: argparse.Namespace) -> Desk:
+    # here, because reading all the modules is much of what a start costs, and may have to give way
+    from gateway.inference.serving.desk import Desk  # noqa: PLC0415  see above
+    from gateway.inference.serving.serving import Size  # noqa: PLC0415  see above
+
+    return Desk(sock, options.bundle, Size(options.provider, options.pages, options.cold_pages))
 
 
-class _Desk:
-    """Where requests are taken and answers leave."""
-
-    def __init__(self, sock: socket.socket, directory: Path, size: Size) -> None:
-        self._sock, self._directory, self._size = sock, directory, size
-        self._engine: ServingEngine | None = None
-
-    @property
-    def patience_s(self) -> float | None:
-        """How long it may wait for the next request; None: for ever."""
-        if self._engine is None:
-            return None
-        if self._engine.busy:
-            return 0.0
-        until = self._engine.held_until
-        return None if until is None else max(0.0, until - time.monotonic())
-
-    def take(self, number: int, body: bytes) -> None:
-        """Begin a request, or answer it at once."""
-        try:
-            request = decode_request(body)
-            if isinstance(request, Load):
-                self._engine, ready = _load(request, self._directory, self._size)
-                self._reply(number, ready)
-            elif self._engine is None:
-                self._reply(number, Failed(problem="no bundle is loaded: send Load first"))
-            elif isinstance(request, Propose):
-                self._engine.submit(number, request)
-            elif isinstance(request, Cancel):
-                self._engine.cancel(number)
-            elif isinstance(request, Guide):
-                self._engine.guide(number, request.packed, request.because)
-            else:
-                if isinstance(request, Release):
-                    self._engine.release(request.session)
-                self._reply(number, _statistics(self._engine))
-        except InferenceError as exc:
-            self._reply(number, Failed(problem=str(exc)))
-        except msgspec.DecodeError as exc:
-            self._reply(number, Failed(problem=f"not a request: {exc}"))
-
-    def work(self) -> None:
-        """Run one forward, send what it finished."""
-        if self._engine is None:
-            return
-        self._engine.step()
-        for number, reply in self._engine.drain():
-            self._reply(number, reply)
-
-    def _reply(self, number: int, reply: Reply) -> None:
-        self._sock.setblocking(True)  # noqa: FBT003  the socket's own words
-        send(self._sock, numbered(number, encode(reply)))
-
-
-def _load(request: Load, directory: Path, size: Size) -> tuple[ServingEngine, Ready]:
-    bundle = load_any(directory)
-    outputs = tuple(
-        OutputRange(Fraction(limits.scale), Fraction(limits.offset), limits.low, limits.high)
-        for limits in request.outputs
-    )
-    engine, shown = start_engine(bundle, outputs, size)
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    truth = engine.truth
-    return engine, Ready(
-        digest=bundle.digest,
-        ep_requested=truth.requested,
-        ep_actual=truth.actual,
-        runtime=truth.runtime,
-        cpu=platform.machine(),
-        aliased=engine.aliased,
-        incremental_error=shown.incremental_error,
-        decision_ms=shown.decision_ms,
-        slow_ms=shown.slow_ms,
-        prefill_ms=shown.prefill_ms,
-        chunk_ms=shown.chunk_ms,
-        widest=engine.widest,
-        batch_independent=shown.batch_independent,
-    )
-
-
-def _statistics(engine: ServingEngine) -> Statistics:
-    pool = engine.pool_statistics()
-    return Statistics(
-        sessions=engine.sessions,
-        evicted=engine.evicted,
-        decisions=engine.decisions,
-        warmed=engine.warmed,
-        rebuilt=engine.rebuilt,
-        forwards=engine.forwards,
-        rows=engine.rows,
-        pages=pool.pages,
-        pages_free=pool.free,
-        pages_peak=pool.peak_used,
-        pages_refused=pool.refused,
-        pages_found_again=pool.found_again,
-        pages_pinned=pool.pinned,
-        prefix_lookups=pool.prefix_lookups,
-        prefix_found=pool.prefix_found,
-        cold_sessions=pool.cold,
-        offloaded=pool.offloaded,
-        returned=pool.returned,
-        internal_fragmentation=pool.internal_fragmentation,
-    )
+def _until_it_serves(sock: socket.socket, options: argparse.Namespace) -> Desk:
+    desk = _desk(sock, options)
+    desk.get_ready()
+    return desk
 
 
 if __name__ == "__main__":
