@@ -31,10 +31,6 @@ class LinkError(GatewayError):
         self.link, self.problem = link, problem
 
 
-class LinkClosedError(LinkError):
-    """We closed it: a programming or stop-order error on our side."""
-
-
 class LinkBrokenError(LinkError):
     """The peer or the network broke it: a new link may help."""
 

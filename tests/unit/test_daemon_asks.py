@@ -16,7 +16,7 @@ from gateway.daemon.access import Access
 from gateway.daemon.asks import Asks
 from gateway.link.messages import Answer, Ask
 from gateway.link.server import Peer
-from tests.fakes.pipeline import House
+from tests.fakes.pipeline import PUMP, House
 
 
 def asks(modes: object = None, operators: tuple[str, ...] = ()) -> Asks:
@@ -57,6 +57,31 @@ async def test_a_point_that_is_nowhere_is_an_error_that_names_the_nearest(verb: 
     answer = await asked(verb, point="tnak", mode="armed")
     assert not answer.ok
     assert answer.error == "unknown decision point `tnak`; did you mean `tank`?; known: `tank`"
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "said"),
+    [
+        ("mode", {"mode": "fast"}, "`fast` is not a mode; known: off, shadow, advisory, armed"),
+        ("decide", {"deadline_ms": -1}, "a deadline of -1 ms has no meaning"),
+        ("decide", {"what_if": [1]}, "give inputs as a table of tag and number"),
+        ("decide", {"what_if": {"X": 1}}, "`X` is not an input of this decision point; known: "),
+        ("decide", {"proposal": {"X": 1}}, "`X` is not an output of this decision point; known: "),
+        ("decide", {"proposal": {PUMP: "much"}}, f"`much` for `{PUMP}` is not a number"),
+        ("runtime.load", {"data": 7}, "give the module file's bytes as `data`, and its file name as `name`"),
+        (
+            "runtime.load",
+            {"data": b"{}", "priority": 16},
+            "a priority is a whole number from 0 to 15, not 16",
+        ),
+    ],
+)
+async def test_a_question_that_says_something_impossible_is_told_what(
+    verb: str, args: dict[str, Any], said: str
+) -> None:
+    answer = await asked(verb, point="tank", **args)
+    assert not answer.ok
+    assert answer.error.startswith(said)
 
 
 async def test_decisions_of_a_known_point_or_of_all_are_no_error() -> None:

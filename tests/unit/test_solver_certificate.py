@@ -231,7 +231,7 @@ def test_a_product_of_two_values_makes_the_script_nonlinear_and_a_constant_facto
 
 
 def test_a_construct_without_a_text_says_so() -> None:
-    with pytest.raises(NoTextError):
+    with pytest.raises(NoTextError, match=r"^Sum$"):
         Writer(lambda ref: Term(ref.key)).truth(parse("1 + a"))
 
 

@@ -49,7 +49,7 @@ async def test_removed_module_stays_until_a_person_approves(bench: Bench) -> Non
     assert registry.rule_set == Rules(2, ("tank@1",))
     assert states(registry)["limit"] == "unloaded"
     assert not (bench.folder / "b.pending.txt").exists()
-    with pytest.raises(NothingToApproveError):
+    with pytest.raises(NothingToApproveError, match=r"^module `limit`: no change waits for approval$"):
         await Acts(registry).approve("limit", "ann")
 
 
