@@ -136,12 +136,29 @@ class _Checks:
             wrong("type", f"table {row.table} holds bits; its type is bool, not {row.type}")
         if row.writable and row.table in _READ_ONLY_TABLES:
             wrong("writable", f"table {row.table} cannot be written")
-        if row.min_change is not None and (not row.writable or row.type == "bool"):
-            wrong("min_change", "only a writable number has a smallest change")
+        self._changes(row, wrong)
         if row.writable and row.protected:
             wrong("protected", "a protected tag cannot be writable")
         if row.address + REGISTERS[row.type] > 1 << 16:
             wrong("address", "the value reaches past address 65535")
+
+    def _changes(self, row: TagRow, wrong: Callable[[str, str], None]) -> None:
+        """The smallest change that is written, and the largest that a model proposes."""
+        is_output = row.writable and row.type != "bool"
+        if row.min_change is not None and not is_output:
+            wrong("min_change", "only a writable number has a smallest change")
+        if row.max_change is None:
+            return
+        if not is_output:
+            wrong("max_change", "only a writable number has a largest change")
+        elif row.max_change < abs(row.scale):
+            wrong(
+                "max_change", f"{row.max_change} is less than one count, {abs(row.scale)}: nothing could move"
+            )
+        elif row.min_change is not None and row.max_change < row.min_change:
+            wrong(
+                "max_change", f"{row.max_change} is less than min_change {row.min_change}: nothing could move"
+            )
 
     def _flag_and_range(self, row: TagRow, wrong: Callable[[str, str], None]) -> None:
         if (row.eu_low is None) != (row.eu_high is None):

@@ -122,6 +122,7 @@ class TagRow(Section):
     writable: bool = False
     protected: bool = False
     min_change: Annotated[Decimal, Field(gt=0)] | None = None  # of a writable tag: less is not written (S12)
+    max_change: Annotated[Decimal, Field(gt=0)] | None = None  # of a writable tag: no model proposes more
     description: str = ""
     flag_tag: TagName | None = None  # a status word; while its bit is set the value is forced or failed
     flag_bit: Bit | None = None

@@ -118,6 +118,7 @@ def tag_definition(row: TagRow) -> TagDefinition:
         scale=Fraction(row.scale),
         offset=Fraction(row.offset),
         deadband=Fraction(row.deadband),
+        max_change=None if row.max_change is None else Fraction(row.max_change),
         writable=row.writable,
         protected=row.protected,
     )

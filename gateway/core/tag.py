@@ -38,6 +38,7 @@ class TagDefinition:
     scale: Fraction = Fraction(1)
     offset: Fraction = Fraction(0)
     deadband: Fraction = Fraction(0)  # a change the source may keep to itself
+    max_change: Fraction | None = None  # how far a model's proposal may be from the value in force
     writable: bool = False
     protected: bool = False  # unwritable by any path (S22)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd, isfinite
 from pathlib import Path
@@ -169,6 +169,14 @@ def ranges_of(bundle: AnyBundle) -> dict[str, OutputRange]:
 
 
 def _range_of(spec: OutputSpec | StatelessOutput) -> OutputRange:
+    """What an output may take, and how far from the value in force where the bundle says so."""
+    found = _all_of(spec)
+    if spec.max_change is None:
+        return found
+    return replace(found, most=int(Fraction(spec.max_change) / found.scale))
+
+
+def _all_of(spec: OutputSpec | StatelessOutput) -> OutputRange:
     """What an output's bins or classes span; one count is the greatest step that meets each of them."""
     if isinstance(spec, OutputSpec):
         return _span(spec.knots, 25 if spec.decoding == "expectation" else 1)

@@ -29,6 +29,7 @@ class OutputLimits(msgspec.Struct, frozen=True, array_like=True):
     offset: str
     low: int
     high: int
+    most: int | None = None  # counts from the value in force; None: any number
 
 
 class Load(_Message, frozen=True):

@@ -195,11 +195,15 @@ def test_spreadsheet_with_semicolons_and_quotes_is_read() -> None:
     assert node.at((0, "description")) == (3, 3)
 
 
-def with_min_change(folder: Path, tag: str, least: str) -> None:
+def with_column(folder: Path, name: str, tag: str, cell: str) -> None:
     path = folder / "tk1.csv"
     rows = path.read_text().splitlines()
-    column = [f"{row},{least if row.startswith(f'{tag},') else ''}" for row in rows[1:]]
-    path.write_text("\n".join([f"{rows[0]},min_change", *column]))
+    column = [f"{row},{cell if row.startswith(f'{tag},') else ''}" for row in rows[1:]]
+    path.write_text("\n".join([f"{rows[0]},{name}", *column]))
+
+
+def with_min_change(folder: Path, tag: str, least: str) -> None:
+    with_column(folder, "min_change", tag, least)
 
 
 # S12
@@ -220,6 +224,35 @@ def test_what_is_read_only_or_a_switch_has_no_smallest_change(folder: Path, tag:
 def test_a_smallest_change_is_more_than_nothing(folder: Path, least: str) -> None:
     with_min_change(folder, "TK1.P101.SP", least)
     assert any("min_change" in p for p in problems(folder))
+
+
+def test_a_writable_number_may_have_a_largest_change(folder: Path) -> None:
+    with_column(folder, "max_change", "TK1.P101.SP", "2.5")
+    tags = {d.id: d for d in tag_definitions(load(folder / "gateway.toml"))}
+    assert tags[TagId("TK1.P101.SP")].max_change == Fraction(5, 2)
+    assert tags[TagId("TK1.LT101")].max_change is None
+
+
+@pytest.mark.parametrize(
+    ("tag", "most", "why"),
+    [
+        ("TK1.LT101", "0.5", "only a writable number has a largest change"),
+        ("TK1.H101.CMD", "1", "only a writable number has a largest change"),
+        ("TK1.P101.SP", "0", "max_change"),
+        ("TK1.P101.SP", "0.05", "is less than one count, 0.1: nothing could move"),
+    ],
+)
+def test_a_largest_change_that_lets_nothing_move_is_refused(
+    folder: Path, tag: str, most: str, why: str
+) -> None:
+    with_column(folder, "max_change", tag, most)
+    assert any(why in problem for problem in problems(folder))
+
+
+def test_a_largest_change_below_the_smallest_is_refused(folder: Path) -> None:
+    with_min_change(folder, "TK1.P101.SP", "1")
+    with_column(folder, "max_change", "TK1.P101.SP", "0.5")
+    assert any("less than min_change 1" in problem for problem in problems(folder))
 
 
 # S12

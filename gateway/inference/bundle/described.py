@@ -131,6 +131,12 @@ def trained_problems(spec: DescribedTag) -> Iterator[str]:
         )
 
 
+def change_problems(tag: str, max_change: str | None) -> Iterator[str]:
+    """What is wrong with the most change that an output states."""
+    if max_change is not None and not (is_decimal(max_change) and Fraction(max_change) > 0):
+        yield f"output `{tag}`: `max_change` is `{max_change}`: write a decimal above 0, or leave it out"
+
+
 def is_decimal(text: str) -> bool:
     """Whether a text is a number, exactly."""
     try:

@@ -18,6 +18,7 @@ from gateway.inference.bundle.described import (
     Described,
     DescribedTag,
     OnDisk,
+    change_problems,
     definitions_of,
     head_problems,
     read_manifest,
@@ -47,9 +48,13 @@ class TagSpec(DescribedTag, frozen=True):
 
 
 class OutputSpec(TagSpec, frozen=True):
-    """An output: how a distribution over its knots becomes one value."""
+    """An output: how a distribution over its knots becomes one value.
+
+    `max_change`, in the tag's unit: no answer is further from the value in force.
+    """
 
     decoding: Decoding
+    max_change: str | None = None
 
 
 class Window(Strict, frozen=True):
@@ -126,6 +131,11 @@ class Bundle(OnDisk[Manifest]):
         }
 
     @property
+    def max_changes(self) -> tuple[str | None, ...]:
+        """What each output states as the most change from the value in force."""
+        return tuple(output.max_change for output in self.manifest.outputs)
+
+    @property
     def tokens_per_cycle(self) -> int:
         """Inputs and outputs of one cycle."""
         return len(self.manifest.inputs) + len(self.manifest.outputs)
@@ -177,6 +187,8 @@ def _problems(bundle: Bundle) -> Iterator[str]:
         yield "there is no input or no output tag: export it again"
     for spec in (*manifest.inputs, *manifest.outputs):
         yield from trained_problems(spec)
+    for output in manifest.outputs:
+        yield from change_problems(output.tag, output.max_change)
     if window.mode not in {"swa", "hop"}:
         yield f"window mode `{window.mode}` is not supported: export it with mode `swa` or `hop`"
     if manifest.backend not in PAGED and not manifest.nearest:

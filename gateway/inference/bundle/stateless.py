@@ -21,6 +21,7 @@ from gateway.inference.bundle.described import (
     Described,
     DescribedTag,
     OnDisk,
+    change_problems,
     definitions_of,
     head_problems,
     is_decimal,
@@ -62,6 +63,7 @@ class StatelessOutput(StatelessTag, frozen=True, kw_only=True):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     logits: bool = False
     decoding: Decoding = "most_probable"
+    max_change: str | None = None  # in the tag's unit: no answer is further from the value in force
 
 
 class Tensor(Strict, frozen=True):
@@ -103,6 +105,11 @@ class StatelessBundle(OnDisk[StatelessManifest]):
     def history_cycles(self) -> int:
         """Finished cycles an answer needs: the rows before, and what was in force before the first."""
         return self.steps
+
+    @property
+    def max_changes(self) -> tuple[str | None, ...]:
+        """What each output states as the most change from the value in force."""
+        return tuple(output.max_change for output in self.manifest.outputs)
 
     @property
     def facts(self) -> dict[str, str]:
@@ -179,6 +186,7 @@ def _tag_problems(spec: StatelessTag) -> Iterator[str]:
 
 
 def _output_problems(output: StatelessOutput) -> Iterator[str]:
+    yield from change_problems(output.tag, output.max_change)
     if output.values and output.labels:
         yield f"output `{output.tag}` has `values` and `labels`: name one of them"
     if not all(map(is_decimal, class_values(output))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from gateway.core.decision import Proposal, RegisterValue
 from gateway.core.guidance import Decoding, PackedGuidance, Unguided
 from gateway.core.ports import Guide
 from gateway.core.tag import TagDefinition, TagId
@@ -12,7 +13,6 @@ from gateway.inference import messages
 from gateway.inference.messages import Answer
 
 GUIDANCE_SHARE = 0.5  # of the time an answer has: after it, decoding begins without guidance
-_NOT_THIS_KIND = "a model without decoding one by one is not guided"
 
 
 class Guiding:
@@ -55,13 +55,29 @@ class Guiding:
             self._tell(number, messages.Guide(packed=found))
 
 
+def proposal_of(
+    answer: Answer, outputs: Sequence[TagDefinition], by: str, digest: str, guide: Guide | None
+) -> Proposal:
+    """An answer in register values, by a model of that digest."""
+    return Proposal(
+        values=tuple(
+            RegisterValue(output.id, raw, output.engineering(raw))
+            for output, raw in zip(outputs, answer.raws, strict=True)
+        ),
+        by=by,
+        model_digest=digest,
+        confidence=answer.confidence,
+        decoding=decoding_of(answer, outputs, guide),
+    )
+
+
 def decoding_of(answer: Answer, outputs: Sequence[TagDefinition], guide: Guide | None) -> Decoding | None:
     """How an answer was decoded; None where nobody asked for guidance."""
     if guide is None:
         return None
     return Decoding(
         guided=answer.guided,
-        because=answer.because or ("" if answer.guided else _NOT_THIS_KIND),
+        because=answer.because,
         masked_out={output.id: mass for output, mass in zip(outputs, answer.masked_out, strict=False)},
     )
 

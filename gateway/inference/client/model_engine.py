@@ -12,17 +12,16 @@ from pathlib import Path
 import msgspec
 
 from gateway.core.clock import Clock, Deadline, SystemClock
-from gateway.core.decision import Proposal, RegisterValue
+from gateway.core.decision import Proposal
 from gateway.core.errors import InferenceError
 from gateway.core.ports import Guide
 from gateway.core.tag import TagDefinition, TagId
 from gateway.core.tagstore import Snapshot
 from gateway.inference.bundle.any_bundle import check_any_tags, load_any
-from gateway.inference.bundle.stateless import StatelessBundle
 from gateway.inference.client.cadence import Step
 from gateway.inference.client.counters import EngineStatistics, shown_facts
 from gateway.inference.client.engine_worker import EngineWorker
-from gateway.inference.client.guiding import Guiding, decoding_of
+from gateway.inference.client.guiding import Guiding, proposal_of
 from gateway.inference.client.past import Moment
 from gateway.inference.client.point_proposer import PointProposer
 from gateway.inference.client.point_state import PointState, request_of
@@ -66,12 +65,11 @@ class ModelEngine:
         manifest = self.bundle.manifest
         self._inputs = tuple(TagId(spec.tag) for spec in manifest.inputs)
         self._outputs = tuple(definitions[TagId(spec.tag)] for spec in manifest.outputs)
-        self._one_by_one = not isinstance(self.bundle, StatelessBundle)  # outputs; else none can be guided
         self._by = f"{manifest.id}/{manifest.revision}"
         self._clock = clock if clock is not None else SystemClock()
         self._worker = EngineWorker(
             self.bundle,
-            tuple(limits_of(definition) for definition in self._outputs),
+            tuple(map(limits_of, self._outputs, self.bundle.max_changes)),
             provider=provider,
             require_cuda=require_cuda,
             slowest_ms=slowest_ms,
@@ -184,16 +182,7 @@ class ModelEngine:
                 self._idle.set()
         self._proposals += 1
         self._clamped += answer.clamped
-        return Proposal(
-            values=tuple(
-                RegisterValue(definition.id, raw, definition.engineering(raw))
-                for definition, raw in zip(self._outputs, answer.raws, strict=True)
-            ),
-            by=self._by,
-            model_digest=self.bundle.digest,
-            confidence=answer.confidence,
-            decoding=decoding_of(answer, self._outputs, guide),
-        )
+        return proposal_of(answer, self._outputs, self._by, self.bundle.digest, guide)
 
     def for_point(self, point: str, urgency: int = 1) -> PointProposer:
         """The proposer of one decision point of that class: 0, 1 or 2, first to last."""
@@ -328,8 +317,7 @@ class ModelEngine:
             raise InferenceError(_TOO_LATE) from exc
         asked: tuple[int, asyncio.Future[bytes]] | None = None
         number = self._worker.number
-        asks = guide if self._one_by_one else None
-        guiding = Guiding(asks, self._outputs, self._worker.guide)
+        guiding = Guiding(guide, self._outputs, self._worker.guide)
         try:
             self._admit(state, deadline)
             due = (now := time.monotonic()) + deadline.remaining(self._clock)

@@ -128,7 +128,7 @@ class Desk:
 def _load(request: Load, directory: Path, size: Size) -> tuple[ServingEngine, Ready]:
     bundle = load_any(directory)
     outputs = tuple(
-        OutputRange(Fraction(limits.scale), Fraction(limits.offset), limits.low, limits.high)
+        OutputRange(Fraction(limits.scale), Fraction(limits.offset), limits.low, limits.high, limits.most)
         for limits in request.outputs
     )
     engine, shown = start_engine(bundle, outputs, size)
