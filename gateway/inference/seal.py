@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gateway.core.durable import write_durably
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle.any_bundle import AnyBundle, load_any
@@ -18,9 +20,9 @@ from gateway.inference.bundle.files import (
     BUNDLE_FILE,
     MODEL_FILE,
     BundleError,
-    digest_of,
-    external_files,
+    measured,
     read_description,
+    weights_beside,
 )
 from gateway.inference.decision_model import ranges_of
 from gateway.inference.serving.serving import Size, start_engine
@@ -40,14 +42,9 @@ def seal(directory: Path) -> AnyBundle:
             directory, f"{BUNDLE_FILE} is no bundle description: begin with one from the manual"
         )
     listed = description.get("files", {})
-    try:
-        names = dict.fromkeys((MODEL_FILE, *(external_files(directory / MODEL_FILE) or ()), *listed))
-        description["files"] = {
-            name: {"sha256": digest_of(directory / name), "bytes": (directory / name).stat().st_size}
-            for name in names
-        }
-    except OSError as exc:
-        raise BundleError(directory, f"{exc.filename} cannot be read ({exc.strerror}): put it there") from exc
+    found = {MODEL_FILE: measured(directory, MODEL_FILE)}
+    found |= {name: measured(directory, name) for name in (*weights_beside(directory), *listed)}
+    description["files"] = msgspec.to_builtins(found)
     body = json.dumps(description, indent=1, ensure_ascii=False) + "\n"
     write_durably(directory / BUNDLE_FILE, body.encode())
     return load_any(directory)

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from gateway.inference.bundle.any_bundle import load_any
-from gateway.inference.bundle.files import BUNDLE_FILE, MODEL_FILE, BundleError, FileSpec, digest_of
+from gateway.inference.bundle.files import BUNDLE_FILE, MODEL_FILE, BundleError, FileSpec, measured
 from gateway.inference.bundle.manifest import GATE_FILE, REFERENCE_FILE, Bundle, Quantization
 
 WHOLE = Quantization(kind="none", bits=32, block=0)
@@ -70,10 +70,7 @@ def twin_of(bundle: Bundle) -> Iterator[Bundle]:
 
 def files_of(directory: Path, names: list[str]) -> dict[str, FileSpec]:
     """Digest and size of files."""
-    return {
-        name: FileSpec(sha256=digest_of(directory / name), bytes=(directory / name).stat().st_size)
-        for name in names
-    }
+    return {name: measured(directory, name) for name in names}
 
 
 def _as_exported(bundle: Bundle) -> bool:
