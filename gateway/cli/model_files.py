@@ -57,6 +57,12 @@ def model_quantize(
     device: _Device = "cpu",
     seeds: _Seeds = 4,
     cycles: _Cycles = 0,
+    fitted: Annotated[
+        int,
+        typer.Option(
+            "--fitted", min=0, max=100, help="Runs that confidence is fitted on anew; 0: it stays as it was."
+        ),
+    ] = 24,
     as_json: AsJson = False,
 ) -> None:
     """Make a bundle with smaller weights beside BUNDLE, measure it, keep it only if it passes its gates."""
@@ -71,7 +77,7 @@ def model_quantize(
             kv=kv,
             block=block,
             device=device,
-            length=_length(seeds, cycles),
+            length=_length(seeds, cycles, fitted),
         )
         return quantize(wish, progress)
 
@@ -173,10 +179,10 @@ def model_bench(
 _Progress = Callable[[str, float], None]
 
 
-def _length(seeds: int, cycles: int) -> Length:
+def _length(seeds: int, cycles: int, fitted: int = 0) -> Length:
     from gateway.inference.training.paired import Length  # noqa: PLC0415
 
-    return Length(seeds, cycles)
+    return Length(seeds, cycles, fitted)
 
 
 def _made(work: Callable[[_Progress], Result], as_json: bool) -> None:

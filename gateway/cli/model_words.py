@@ -51,6 +51,12 @@ def result(found: Result) -> None:
             print("matrices: " + ", ".join(f"{count} in {how}" for how, count in made.steps.items()))
         if made.in_float32:
             print("in float32, since the device has nothing else: " + ", ".join(made.in_float32))
+        if made.kept_error is not None and made.fitted_error is not None:
+            taken = "fitted on it" if made.confidence == "fitted" else "its source's"
+            print(
+                f"confidence off by {made.fitted_error:.4f} with a temperature fitted on it, by "
+                f"{made.kept_error:.4f} with its source's: {taken} is taken"
+            )
         if made.fused is not None:
             print(f"fused: {_counts(made.fused.gone)} gone, {_counts(made.fused.new)} new")
     size = sum(spec.bytes for name, spec in manifest.files.items() if name == "model.onnx")

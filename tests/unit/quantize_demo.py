@@ -22,7 +22,7 @@ from gateway.inference.seal import seal
 from gateway.inference.training.paired import Length
 from tests.unit.inference_demo import BUFFER_TANK
 
-SHORT = Length(seeds=1, cycles=40)
+SHORT = Length(seeds=1, cycles=40, fitted=0)
 _KEPT = tempfile.TemporaryDirectory(prefix="o3-made-")
 PAGES = 40
 

@@ -13,7 +13,8 @@ from gateway.inference.bundle.manifest import load_bundle
 from gateway.inference.quantize.recipes import RECIPES, Recipe
 from tests.unit.quantize_demo import DEMO, made
 
-SHORT = ("--seeds", "1", "--cycles", "40")
+_LOOP = ("--seeds", "1", "--cycles", "40")
+SHORT = (*_LOOP, "--fitted", "0")
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
@@ -62,7 +63,7 @@ def test_a_missed_bar_ends_quantize_with_1_and_leaves_nothing(
 
 
 def test_optimize_says_what_was_fused(tmp_path: Path) -> None:
-    status, out, _ = run("optimize", str(DEMO), "-o", str(tmp_path / "m"), *SHORT)
+    status, out, _ = run("optimize", str(DEMO), "-o", str(tmp_path / "m"), *_LOOP)
 
     assert status == 0
     assert "fused: " in out
@@ -84,7 +85,7 @@ def test_inspect_shows_tags_types_and_the_bytes_of_keys_and_values() -> None:
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_gate_accepts_the_shipped_bundle(form: tuple[str, ...]) -> None:
-    status, out, _ = run("gate", str(DEMO), *SHORT, *form)
+    status, out, _ = run("gate", str(DEMO), *_LOOP, *form)
 
     assert status == 0
     assert "accepted" in out
@@ -93,7 +94,7 @@ def test_gate_accepts_the_shipped_bundle(form: tuple[str, ...]) -> None:
 def test_gate_ends_with_1_where_a_bar_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     strict = {name: getattr(RECIPES["int8"], name) for name in Recipe.__dataclass_fields__}
     monkeypatch.setitem(RECIPES, "int8", Recipe(**strict | {"row_p99": 0.0001}))
-    status, out, _ = run("gate", str(DEMO), *SHORT)
+    status, out, _ = run("gate", str(DEMO), *_LOOP)
 
     assert status == 1
     assert "missed" in out
@@ -101,7 +102,7 @@ def test_gate_ends_with_1_where_a_bar_is_missed(monkeypatch: pytest.MonkeyPatch)
 
 def test_gate_says_of_a_bundle_for_cuda_that_it_is_gated_there(tmp_path: Path) -> None:
     made_there = run("quantize", str(DEMO), "-o", str(tmp_path / "m"), "-r", "fp16", "--device", "cuda")
-    status, _, err = run("gate", str(tmp_path / "m"), *SHORT)
+    status, _, err = run("gate", str(tmp_path / "m"), *_LOOP)
 
     assert made_there[0] == 0
     assert "not measured" in made_there[1]

@@ -43,3 +43,8 @@ class Made(Strict, frozen=True):
     in_float32: tuple[str, ...] = ()  # operators the target cannot run in the type asked for
     steps: dict[str, int] | None = None  # matrices by how they are kept
     fused: Fused | None = None
+    # By whose temperature: the source's as it was, or one fitted on this model; and the calibration errors
+    # of this model's answers by either, where they were measured.
+    confidence: Literal["source", "fitted"] = "source"
+    kept_error: float | None = None
+    fitted_error: float | None = None

@@ -7,7 +7,7 @@ import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,7 @@ from gateway.inference.decision_model import ranges_of
 from gateway.inference.golden import Golden, ranged, written
 from gateway.inference.kv.ort_session import Provider
 from gateway.inference.quantize.figures import Figures, Progress, bars, measure
+from gateway.inference.quantize.trust import fitted_again
 from gateway.inference.quantize.twin import files_of, load_decoder
 from gateway.inference.serving.serving import Size, start_engine
 from gateway.inference.training.paired import Length
@@ -91,6 +92,7 @@ def finish(
             accuracy=figures.accuracy(),
             closed_loop=figures.closed_loop() | _length(length, figures),
         )
+        manifest = fitted_again(replace(bundle, manifest=manifest), length.fitted, provider, progress)
     else:
         (staging / GOLDEN_FILE).unlink(missing_ok=True)  # the source's answers, not this model's
     _described(staging, msgspec.structs.replace(manifest, gates=gates))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -57,6 +58,7 @@ def optimize(
         progress("fusing", 1.0)
         fused = _told(source, staging / MODEL_FILE, level, providers[0])
         manifest = msgspec.structs.replace(source.manifest, made=_made(source, fused, providers[0]))
+        length = replace(length, fitted=0)  # the same numbers, less their last bits: as sure as before
         return finish(staging, output, manifest, length, progress, wanted[device])
 
 

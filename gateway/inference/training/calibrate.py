@@ -6,7 +6,7 @@ Fitted on runs whose seeds neither training nor any figure has; the figures are 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,8 +39,17 @@ class Answers:
     agreed: NDArray[np.bool_]
 
 
-def answers(kind: PlantKind, engine: Engine, expert: str, seeds: range) -> Answers:
-    """The clone acts, is disturbed in every other run, and the expert says what it would want."""
+def answers(
+    kind: PlantKind,
+    engine: Engine,
+    expert: str,
+    seeds: range,
+    advance: Callable[[], None] = lambda: None,
+) -> Answers:
+    """The clone acts, is disturbed in every other run, and the expert says what it would want.
+
+    `advance` is called after each run.
+    """
     sure: list[float] = []
     agreed: list[bool] = []
     for seed in seeds:
@@ -55,13 +64,18 @@ def answers(kind: PlantKind, engine: Engine, expert: str, seeds: range) -> Answe
             said = [float(limits.value(raw)) for limits, raw in zip(kind.ranges, answer.raws, strict=True)]
             near = zip(said, wanted, kind.agreement, strict=True)
             agreed.append(all(abs(ours - theirs) <= limit + 1e-9 for ours, theirs, limit in near))
+        advance()
     return Answers(np.array(sure), np.array(agreed))
 
 
 def calibration(fitted: Answers, held_out: Answers) -> Calibration:
     """Temperature and offset that make the fitted answers likeliest; errors of the held-out ones."""
     slope, offset = _logistic(_odds(fitted), fitted.agreed)
-    temperature = 1.0 / max(slope, 1e-3)  # a surer answer is never trusted less
+    return measured(held_out, 1.0 / max(slope, 1e-3), offset)  # a surer answer is never trusted less
+
+
+def measured(held_out: Answers, temperature: float, offset: float) -> Calibration:
+    """A temperature and an offset, and how far confidence by them is from the share that agreed."""
     confidence = np.array([scaled(odds, temperature, offset) for odds in _odds(held_out)])
     groups = tuple(_groups(confidence, held_out.agreed))
     return Calibration(

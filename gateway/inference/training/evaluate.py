@@ -26,10 +26,10 @@ from gateway.inference.training.calibrate import HELD_OUT as CHECKED
 from gateway.inference.training.cards import write_card
 from gateway.inference.training.clone import Clone, engine_of
 from gateway.inference.training.dataset import Runs, record
-from gateway.inference.training.export import GATES, RELIABILITY_FILE, write_manifest
+from gateway.inference.training.export import GATES, write_manifest
 from gateway.inference.training.plant import Controller, Draw, PlantKind, Row, Values
 from gateway.inference.training.recipes import RECIPES
-from gateway.inference.training.reliability import picture
+from gateway.inference.training.reliability import RELIABILITY_FILE, picture
 
 HELD_OUT = range(900, 910)
 TUNED = "constraint-aware"  # no other expert means to run the plant well

@@ -23,6 +23,7 @@ from gateway.inference.training import vocabulary
 from gateway.inference.training.dataset import Runs
 from gateway.inference.training.graph import Weights, write_graph
 from gateway.inference.training.recipes import RECIPES, Recipe
+from gateway.inference.training.reliability import RELIABILITY_FILE
 
 GATES = {
     "int8_relative_l2": 0.02,
@@ -33,7 +34,6 @@ GATES = {
     "unlike_iae_over_expert": 1.15,
     "unlike_iae_over_pi": 1.05,
 }
-RELIABILITY_FILE = "reliability.svg"
 RECIPE = "gateway/inference/training/README.md"
 
 

@@ -26,10 +26,14 @@ MOVE_WEIGHT = 0.02  # per % of an output's span
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How long models are compared: runs, and cycles in each; 0 cycles are the plant's own number."""
+    """How long models are compared: runs, and cycles in each; 0 cycles are the plant's own number.
+
+    Confidence is fitted on `fitted` further runs and held against as many others; 0: it stays as it was.
+    """
 
     seeds: int = 4
     cycles: int = 0
+    fitted: int = 24
 
 
 def plant_of(bundle: Bundle) -> PlantKind | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.inference.bundle.described import Calibration
 
+RELIABILITY_FILE = "reliability.svg"
 _SIDE, _EDGE = 300, 44
 
 
