@@ -11,7 +11,7 @@ import structlog
 
 from gateway.core.clock import Clock, Deadline, SystemClock
 from gateway.core.decision import CheckResult
-from gateway.core.errors import GatewayError, WorkerLostError
+from gateway.core.errors import WorkerLostError
 from gateway.core.guidance import PackedGuidance, Refusals, Unguided
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.core.tag import TagId
@@ -19,14 +19,13 @@ from gateway.solver.permitted_next import NotKnown, PermittedNext
 from gateway.solver.predict import same_premises
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.safeset import Proof
-from gateway.solver.seat import Kept, PoolStatistics, Seat, undetermined
+from gateway.solver.seat import ASK_TIMEOUT_S, Kept, PoolError, PoolStatistics, Seat, undetermined
 from gateway.solver.wire import (
     Answer,
     Ask,
     Check,
     CheckAnother,
     Checked,
-    Done,
     Drop,
     Failed,
     Guide,
@@ -44,23 +43,18 @@ from gateway.solver.wire import (
     result,
     why_not,
 )
+from gateway.supervision import share
 from gateway.supervision.worker import WorkerProcess
 
 log = structlog.get_logger().bind(component="solver_pool")
 
 MODULE = "gateway.solver.worker"
-LOAD_TIMEOUT_S = 20.0
 _LOAD_TRIES = 2
-LOAD_EACH_S = 0.1  # more for each module of a set
 CHECKER_BYTES = 1 << 30  # of private memory: a worker over it fails, and is replaced where it ends
 PROVER_BYTES = 2 << 30
 LATE_S = 1.0  # past its deadline; a worker looks at the clock itself
 _LATE = "the check was not done by"
 _PAUSES_S = (0.0, 0.2, 1.0, 5.0)  # before the 1st, 2nd, 3rd and every later replacement in a row
-
-
-class PoolError(GatewayError):
-    """Workers cannot take a rule set."""
 
 
 class CheckerPool:
@@ -93,10 +87,12 @@ class CheckerPool:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._renewing: Seat | None = None
         self._closed = False
+        self._gives_way = False  # whether a worker that builds leaves the processor to one that decides
         self._checks = self._lost = self._recycled = self._late = 0
 
     async def start(self) -> None:
         """Spawn the workers; they are idle when this returns."""
+        self._gives_way = self._count > 1 and share.comes_back()
         for number in range(self._count):
             self._seats.append(Seat(number, self._worker(number)))
         await asyncio.gather(*(self._furnish(seat) for seat in self._seats))
@@ -149,7 +145,7 @@ class CheckerPool:
         for seat in tuple(self._seats):
             async with self._taken(seat):
                 with contextlib.suppress(WorkerLostError):  # its replacement never hears of it
-                    await self._ask(seat, Drop(generation), LOAD_TIMEOUT_S)
+                    await seat.ask(Drop(generation))
                 seat.loaded.discard(generation)
 
     async def prove(self, rule_set: RuleSet, budget_s: float = 60.0) -> Proof:
@@ -161,8 +157,8 @@ class CheckerPool:
         await prover.start()
         try:
             seat = Seat(-1, prover)
-            await self._give(seat, Kept(rule_set), warm=False)
-            answer = await self._ask(seat, Prove(rule_set.generation, budget_s), budget_s + LOAD_TIMEOUT_S)
+            await seat.give(Kept(rule_set))
+            answer = await seat.ask(Prove(rule_set.generation, budget_s), budget_s + ASK_TIMEOUT_S)
         finally:
             await prover.aclose()
         if isinstance(answer, Proved):
@@ -258,9 +254,6 @@ class CheckerPool:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, seat: Seat, ask: Ask, timeout_s: float) -> Answer:
-        return answers.decode(await seat.worker.ask(encoder.encode(ask), timeout_s))
-
     def _free_seat(self, request: CheckRequest) -> Seat | None:
         """Take an idle seat whose worker has the generation; idle ones found dead are replaced.
 
@@ -346,14 +339,14 @@ class CheckerPool:
             await fresh.worker.start()
             while True:
                 while missing := self._sets.keys() - fresh.loaded:
-                    await self._give(fresh, self._sets[min(missing)], warm=True)
+                    await fresh.give(self._sets[min(missing)], self._warm, aside=self._gives_way)
                 async with self._taken(seat):
                     if self._sets.keys() - fresh.loaded:
                         continue  # another generation came meanwhile
                     worn, seat.worker = seat.worker, fresh.worker
                     seat.loaded, seat.checks = fresh.loaded, 0
                     for gone in seat.loaded - self._sets.keys():
-                        await self._ask(seat, Drop(gone), LOAD_TIMEOUT_S)
+                        await seat.ask(Drop(gone))
                     seat.loaded &= self._sets.keys()
                     break
             self._recycled += 1
@@ -367,9 +360,9 @@ class CheckerPool:
     async def _furnish(self, seat: Seat) -> None:
         """Start a seat's worker, give it everything in force, and let it be used."""
         await seat.worker.start()
-        await self._ask(seat, Drop(-1), LOAD_TIMEOUT_S)  # its first answer says that it is up
+        await seat.ask(Drop(-1))  # its first answer says that it is up
         while missing := self._sets.keys() - seat.loaded:
-            await self._give(seat, self._sets[min(missing)], warm=True)
+            await seat.give(self._sets[min(missing)], self._warm, aside=self._gives_way)
         self._free(seat)
 
     async def _on(self, seat: Seat, kept: Kept) -> None:
@@ -380,19 +373,9 @@ class CheckerPool:
                 if kept.rules.generation in seat.loaded:
                     return
                 try:
-                    await self._give(seat, kept, warm=True)
+                    await seat.give(kept, self._warm, aside=self._gives_way and bool(self._sets))
                 except WorkerLostError as exc:
                     lost = str(exc)
                     continue
                 return
         raise PoolError(f"rule set {kept.rules.generation} cannot be loaded: {lost}")
-
-    async def _give(self, seat: Seat, kept: Kept, *, warm: bool) -> None:
-        rule_set, ask = kept.rules, kept.ask(self._warm if warm else ())
-        answer = await self._ask(seat, ask, LOAD_TIMEOUT_S + LOAD_EACH_S * len(rule_set.modules))
-        if isinstance(answer, Done) and answer.digest == rule_set.digest:
-            seat.loaded.add(rule_set.generation)
-            kept.learn(answer)
-            return
-        reason = answer.reason if isinstance(answer, Failed) else "its digest of the set differs"
-        raise PoolError(f"solver worker {seat.number} refused rule set {rule_set.generation}: {reason}")

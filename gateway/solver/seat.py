@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.core.decision import CheckResult, Undetermined
+from gateway.core.errors import GatewayError
 from gateway.core.ports import CheckRequest
 from gateway.solver.ruleset import RuleSet
-from gateway.solver.wire import Done, Load, given
+from gateway.solver.wire import Answer, Ask, Done, Failed, Load, answers, encoder, given
 from gateway.supervision.worker import WorkerProcess
+
+ASK_TIMEOUT_S = 20.0  # for what no decision waits for
+_LOAD_EACH_S = 0.1  # more for each module of a set
+_ASIDE_S = 0.25  # how long a set is built in the time that nobody else wants
 
 RECYCLE_CHECKS = 200_000
 RECYCLE_RSS_BYTES = 400 * 1024 * 1024
 _LOOK_EVERY = 1_000  # checks between two looks at a worker's memory
+
+
+class PoolError(GatewayError):
+    """Workers cannot take a rule set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +94,28 @@ class Seat:
         if self.checks >= RECYCLE_CHECKS:
             return True
         return self.checks % _LOOK_EVERY == 0 and _rss_bytes(self.worker.pid) > RECYCLE_RSS_BYTES
+
+    async def ask(self, ask: Ask, timeout_s: float = ASK_TIMEOUT_S) -> Answer:
+        """The worker's answer; raises `WorkerLostError`, and then the worker is lost."""
+        return answers.decode(await self.worker.ask(encoder.encode(ask), timeout_s))
+
+    async def give(
+        self, kept: Kept, warm: Iterable[tuple[float, float]] = (), *, aside: bool = False
+    ) -> None:
+        """Have the worker build a rule set; raises `PoolError` where it refuses, `WorkerLostError`.
+
+        `aside`: others decide meanwhile, and they go first, for a while.
+        """
+        rules = kept.rules
+        lowered = self.worker.aside(_ASIDE_S) if aside else nullcontext()
+        with lowered:
+            answer = await self.ask(kept.ask(warm), ASK_TIMEOUT_S + _LOAD_EACH_S * len(rules.modules))
+        if isinstance(answer, Done) and answer.digest == rules.digest:
+            self.loaded.add(rules.generation)
+            kept.learn(answer)
+            return
+        reason = answer.reason if isinstance(answer, Failed) else "its digest of the set differs"
+        raise PoolError(f"solver worker {self.number} refused rule set {rules.generation}: {reason}")
 
 
 def _rss_bytes(pid: int | None) -> int:

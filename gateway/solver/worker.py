@@ -28,6 +28,7 @@ from gateway.solver.ruleset import RuleSet
 from gateway.solver.safeset import prove
 from gateway.solver.shadow import Trial
 from gateway.solver.shelf import Shelf
+from gateway.solver.terms import Budget, solver
 from gateway.solver.wire import (
     Answer,
     Ask,
@@ -69,6 +70,8 @@ class Desk:
         self._trials: dict[int, Trial] = {}  # with modules in shadow
         self._told: CheckRequest | None = None  # the premises told last
         self._shelf = Shelf()
+        # Z3 makes its timer now, while this process has its share of the processor: the timer keeps that one.
+        solver(self._shelf.context, Budget()).check()
 
     def prepare(self, ask: Prepare) -> None:
         """Get ready for checks on what `ask` says; a set that is not loaded is told when one is asked for."""

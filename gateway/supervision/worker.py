@@ -9,9 +9,10 @@ import signal
 import socket
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gateway.core.errors import WorkerLostError
+from gateway.supervision import share
 from gateway.supervision.frames import FrameError, Frames, frame
 
 
@@ -155,7 +156,7 @@ class ChildProcess:
             )
         finally:
             theirs.close()
-        _let_the_waker_go_on(self._process.pid)
+        share.as_ever(self._process.pid)
         ours.setblocking(False)  # noqa: FBT003
         await asyncio.get_running_loop().create_connection(lambda: self._link, sock=ours)
 
@@ -165,6 +166,21 @@ class ChildProcess:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it ended by itself between the two lines
                 self._process.send_signal(signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def aside(self, patience_s: float) -> Iterator[None]:
+        """Meanwhile the child has only the time that nobody else wants, for `patience_s` at most.
+
+        To be asked only where `share.comes_back()`.
+        """
+        if self.pid is not None:
+            share.what_is_left(self.pid)
+        patience = asyncio.get_running_loop().call_later(patience_s, self._as_ever)
+        try:
+            yield
+        finally:
+            patience.cancel()
+            self._as_ever()
 
     async def wait(self) -> int:
         """The exit status, once it has ended."""
@@ -184,6 +200,10 @@ class ChildProcess:
         except asyncio.CancelledError:
             await self._ended()
             raise
+
+    def _as_ever(self) -> None:
+        if self._process is not None and self._process.returncode is None:  # else its id may be another's
+            share.as_ever(self._process.pid)
 
     async def _ended(self) -> None:
         """SIGKILL, and not left before the child is reaped, whoever cancels."""
@@ -253,12 +273,3 @@ class WorkerProcess(ChildProcess):
         except (asyncio.CancelledError, WorkerLostError):
             self.kill()
             raise
-
-
-def _let_the_waker_go_on(pid: int) -> None:
-    """A child that we wake does not put us to sleep on our own core: we may have more to send.
-
-    For the same share of the processor; without it the engine began its work half the time where main was.
-    """
-    with contextlib.suppress(AttributeError, OSError):  # not on this system, or not allowed
-        os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))

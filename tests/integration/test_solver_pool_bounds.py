@@ -16,7 +16,8 @@ from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Permitted, Undetermined
 from gateway.solver import seat
 from gateway.solver.check import Checks
-from gateway.solver.pool import CHECKER_BYTES, CheckerPool, PoolError
+from gateway.solver.pool import CHECKER_BYTES, CheckerPool
+from gateway.solver.seat import PoolError
 from gateway.solver.terms import Budget
 from gateway.supervision.worker import WorkerProcess
 from tests.unit.solver_demo import LOWER_LEVEL, Situation, module, proposal, rule_set

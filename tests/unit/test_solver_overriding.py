@@ -21,9 +21,9 @@ from gateway.solver.module import Module
 from gateway.solver.module_reports import ReportWriter
 from gateway.solver.override_book import OverrideBook
 from gateway.solver.overriding import Overriding
-from gateway.solver.pool import PoolError
 from gateway.solver.registry import Invariance, Registry
 from gateway.solver.ruleset import RuleSet
+from gateway.solver.seat import PoolError
 from gateway.solver.weakening import weakens
 from tests.unit.solver_demo import BUFFER_TANK, TAGS
 

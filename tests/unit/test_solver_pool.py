@@ -7,8 +7,10 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
+import pytest
 import pytest_asyncio
 
 from gateway.core.clock import Deadline, SystemClock
@@ -18,6 +20,7 @@ from gateway.solver.check import Checks
 from gateway.solver.permitted_next import Exactly, NotKnown
 from gateway.solver.pool import CheckerPool
 from gateway.solver.ruleset import RuleSet
+from gateway.supervision import share
 from tests.unit.solver_demo import (
     BUFFER_TANK,
     HEATER,
@@ -46,6 +49,11 @@ async def pool() -> AsyncIterator[CheckerPool]:
 
 def soon() -> Deadline:
     return Deadline.after(5.0, CLOCK)
+
+
+def threads(pid: int) -> list[int]:
+    """What the scheduler knows of a process."""
+    return [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
 
 
 async def until_both_are_idle(pool: CheckerPool) -> None:
@@ -202,6 +210,27 @@ async def test_checks_go_on_while_a_new_generation_is_loaded_and_the_old_one_dro
     assert isinstance(gone.verdict, Undetermined)
     assert "not loaded" in gone.verdict.reason
     assert pool.statistics().generations == (2, 3)
+
+
+# While a worker builds a set, the other one and main decide: they must not wait for a core.
+@pytest.mark.skipif(not share.comes_back(), reason="this account may not raise what it lowered")
+async def test_a_set_is_built_in_the_time_that_nobody_wants_and_all_of_a_worker_has_its_share_again(
+    pool: CheckerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowered: list[int] = []
+    true = share.what_is_left
+
+    def what_is_left(pid: int) -> None:
+        true(pid)
+        assert os.sched_getscheduler(pid) == os.SCHED_IDLE
+        lowered.append(pid)
+
+    monkeypatch.setattr(share, "what_is_left", what_is_left)
+    await pool.load(rule_set(module(), module(LOWER_LEVEL), generation=2))
+
+    assert sorted(lowered) == sorted(pool.pids())
+    for pid in pool.pids():
+        assert os.SCHED_IDLE not in map(os.sched_getscheduler, threads(pid))
 
 
 async def test_an_empty_rule_set_can_be_loaded_and_permits_nothing(pool: CheckerPool) -> None:
