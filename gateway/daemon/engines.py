@@ -41,12 +41,14 @@ def _maker(
 ) -> Callable[[Path, Callable[[], None]], ModelEngine]:
     """Makes engines that can serve every point of a model, or raises `BundleError`."""
     slowest = slowest_ms(tightest(config, model))
+    points = [point for point in config.decision_point if point.model == model]
 
     def make(folder: Path, on_lost: Callable[[], None]) -> ModelEngine:
-        made = ModelEngine(folder, store.definitions, clock=clock, slowest_ms=slowest, on_lost=on_lost)
-        for point in config.decision_point:
-            if point.model == model:
-                check_point(made.bundle, point.id, point.inputs, point.outputs)
+        made = ModelEngine(
+            folder, store.definitions, clock=clock, slowest_ms=slowest, points=len(points), on_lost=on_lost
+        )
+        for point in points:
+            check_point(made.bundle, point.id, point.inputs, point.outputs)
         return made
 
     return make

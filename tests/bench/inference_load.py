@@ -99,7 +99,7 @@ def load(console: Console, folder: Path) -> list[Figure]:
 
 async def _rates(bundle: Bundle) -> list[tuple[int, _Seen, tuple[float, float, float]]]:
     """By rate: latencies; rows in a forward, CPU milliseconds a decision of this process and the worker."""
-    engine = ModelEngine(bundle.directory, definitions(bundle), "cpu")
+    engine = ModelEngine(bundle.directory, definitions(bundle), "cpu", points=_POINTS)
     await engine.start()
     client = _Client(engine, bundle)
     try:
@@ -283,7 +283,7 @@ def start(console: Console, folder: Path, minute_s: float) -> list[Figure]:
 
 
 async def _first_minute(bundle: Bundle, seconds: float) -> _Seen:
-    engine = ModelEngine(bundle.directory, definitions(bundle), "cpu")
+    engine = ModelEngine(bundle.directory, definitions(bundle), "cpu", points=_POINTS)
     await engine.start()
     client = _Client(engine, bundle)
     try:
@@ -310,7 +310,7 @@ def memory(console: Console, folder: Path) -> list[Figure]:
 
 
 async def _worker_mb(bundle: Bundle) -> float:
-    engine = ModelEngine(bundle.directory, definitions(bundle), "cpu")
+    engine = ModelEngine(bundle.directory, definitions(bundle), "cpu", points=_POINTS)
     await engine.start()
     try:
         client = _Client(engine, bundle)

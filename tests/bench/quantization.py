@@ -20,12 +20,12 @@ from rich.console import Console
 from rich.table import Table
 
 import gateway.inference
+from gateway.inference.bundle.kv_bytes import predicted
 from gateway.inference.bundle.made import KvType
 from gateway.inference.bundle.manifest import Architecture, load_bundle
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.kv.paged_graph import PagedGraph
 from gateway.inference.quantize.figures import Figures
-from gateway.inference.quantize.kv_bytes import predicted
 from gateway.inference.training.paired import Length
 from tests.bench.report import Figure, percentile
 
@@ -41,7 +41,7 @@ RECIPES: tuple[tuple[str, KvType], ...] = (
     ("fp32", "int8"),
     ("int8", "int8"),
 )
-LENGTH = Length(seeds=4)
+LENGTH = Length(seeds=4, fitted=0)
 STEPS = 150
 HELD = 256  # tokens
 LARGE = Architecture(layers=8, heads=8, head_dim=64, rotary_base=10_000.0, vocabulary=1024, begin_token=0)

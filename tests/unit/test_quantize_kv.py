@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from gateway.inference.bundle.kv_bytes import predicted
 from gateway.inference.bundle.manifest import Bundle, Window, load_bundle
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.decision_model import ranges_of
@@ -20,7 +21,7 @@ from gateway.inference.kv.backend import CacheId
 from gateway.inference.kv.block_pool import BlockPool, Sequence
 from gateway.inference.kv.paged_graph import PagedGraph
 from gateway.inference.quantize.graphs import Graph
-from gateway.inference.quantize.kv_bytes import allocated, predicted
+from gateway.inference.quantize.kv_bytes import allocated
 from gateway.inference.serving.engine import Engine
 from gateway.inference.serving.serving import Size, start_engine
 from gateway.inference.training.clone import Clone

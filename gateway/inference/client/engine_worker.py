@@ -11,6 +11,8 @@ import structlog
 
 from gateway.core.errors import InferenceError, WorkerLostError
 from gateway.inference.bundle.any_bundle import AnyBundle
+from gateway.inference.bundle.kv_bytes import room_for
+from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.messages import (
     Answer,
     Cancel,
@@ -54,14 +56,18 @@ class EngineWorker:
         slowest_ms: float | None,
         warm: Callable[[], Sequence[Propose]],
         warmed: Callable[[frozenset[str]], None],
+        points: int = 1,
         on_lost: Callable[[], None] | None = None,
     ) -> None:
         """`warm` says what a new worker should hold before it is asked; `warmed` hears what it holds.
+
+        Its memory for keys and values has room for so many `points`.
 
         `on_lost` hears of each worker that was lost, and of each that could not replace one.
         """
         self._on_lost = on_lost
         self._bundle, self._limits, self._warm, self._tell_warmed = bundle, limits, warm, warmed
+        self._points = points
         self.provider, self._require_cuda, self._slowest_ms = provider, require_cuda, slowest_ms
         self._process: NumberedWorker | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -156,6 +162,9 @@ class EngineWorker:
         began = time.monotonic()
         name = f"engine-{self._bundle.manifest.id}"
         arguments = ["--bundle", str(self._bundle.directory), "--provider", self.provider]
+        if isinstance(self._bundle, Bundle):
+            room = room_for(self._bundle, self._points)
+            arguments += ["--pages", str(room.pages), "--cold-pages", str(room.cold_pages)]
         if self._gives_way:
             arguments += ["--give-way-s", f"{_GIVE_WAY_S:g}"]
         worker = NumberedWorker(_MODULE, arguments, name=name)

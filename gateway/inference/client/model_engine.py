@@ -57,9 +57,13 @@ class ModelEngine:
         require_cuda: bool = False,
         clock: Clock | None = None,
         slowest_ms: float | None = None,
+        points: int = 1,
         on_lost: Callable[[], None] | None = None,
     ) -> None:
-        """`on_lost` hears of each worker that was lost, and of each that could not replace one."""
+        """`on_lost` hears of each worker that was lost, and of each that could not replace one.
+
+        So many decision `points` find their memory kept between two of their requests; more take turns.
+        """
         self.bundle = load_any(bundle_dir)
         check_any_tags(self.bundle, definitions)
         manifest = self.bundle.manifest
@@ -75,6 +79,7 @@ class ModelEngine:
             slowest_ms=slowest_ms,
             warm=self._to_warm,
             warmed=self._warmed,
+            points=points,
             on_lost=on_lost,
         )
         self._warming: dict[str, Step] = {}

@@ -12,12 +12,12 @@ import numpy as np
 
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle.files import MODEL_FILE
+from gateway.inference.bundle.kv_bytes import predicted
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.kv.backend import CacheId, KvBackend
 from gateway.inference.kv.ort_session import Provider
 from gateway.inference.quantize.figures import Progress
-from gateway.inference.quantize.kv_bytes import predicted
 from gateway.inference.serving.backends import make_backend
 from gateway.inference.serving.job import PREFILL_CHUNK
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from gateway.inference.bundle.kv_bytes import KvBytes, predicted
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.quantize.graphs import Graph, type_name
-from gateway.inference.quantize.kv_bytes import KvBytes, allocated, predicted
+from gateway.inference.quantize.kv_bytes import allocated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
