@@ -21,7 +21,7 @@ class RepairLimit:
 
 @dataclass(slots=True)
 class _Move:
-    direction: int
+    up: bool
     corrected: bool
 
 
@@ -71,10 +71,10 @@ class Repairs:
     def _moved(self, tag: TagId, by: Fraction, now: float, *, corrected: bool) -> None:
         if not by:
             return
-        move = _Move(1 if by > 0 else -1, corrected)
+        move = _Move(by > 0, corrected)
         last = self._moves.get(tag)
         self._moves[tag] = move
-        if last is not None and last.direction != move.direction and (last.corrected or corrected):
+        if last is not None and last.up != move.up and (last.corrected or corrected):
             self.reversals += 1
             self._reversed_at.append(now)
 
