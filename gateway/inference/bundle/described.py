@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,6 +26,9 @@ from gateway.inference.bundle.files import (
 FORMAT = 1
 
 Decoding = Literal["expectation", "most_probable"]
+
+_DECIMAL = re.compile(r"[+-]?(\d{1,40}\.?\d{0,40}|\.\d{1,40})([eE][+-]?\d{1,2})?", re.ASCII)
+_LEAST_FITTED, _MOST_FITTED = 1e-3, 1e3
 
 
 class DescribedTag(Strict, frozen=True):
@@ -115,12 +120,27 @@ def head_problems(manifest: Described) -> Iterator[str]:
         )
     if not is_decimal(manifest.cycle_s) or Fraction(manifest.cycle_s) <= 0:
         yield f"`cycle_s` is `{manifest.cycle_s}`: write the seconds of a cycle as a decimal above 0"
-    confidence = manifest.confidence
-    if confidence is not None and len(confidence.hit_rate) != len(confidence.edges) + 1:
+    if manifest.confidence is not None:
+        yield from _confidence_problems(manifest.confidence)
+
+
+def _confidence_problems(confidence: Confidence) -> Iterator[str]:
+    if len(confidence.hit_rate) != len(confidence.edges) + 1:
         yield "the confidence table needs one rate more than edges: correct it, or export it again"
-    fitted = None if confidence is None else confidence.calibration
+    if any(before > after for before, after in itertools.pairwise(confidence.edges)):
+        yield "the edges of the confidence table must ascend: correct them, or export it again"
+    if not all(0 <= rate <= 1 for rate in confidence.hit_rate):
+        yield "the rates of the confidence table lie between 0 and 1: correct them, or export it again"
+    fitted = confidence.calibration
     if fitted is not None and not fitted.temperature > 0:
         yield "the confidence's temperature must be above 0: correct it, or export it again"
+    elif fitted is not None and not (_LEAST_FITTED <= fitted.temperature <= _MOST_FITTED):
+        yield (
+            f"the confidence's temperature is {fitted.temperature:g}, a fitted one lies between "
+            f"{_LEAST_FITTED:g} and {_MOST_FITTED:g}: correct it, or export it again"
+        )
+    if fitted is not None and not abs(fitted.offset) <= _MOST_FITTED:
+        yield f"the confidence's offset is {fitted.offset:g}: correct it, or export it again"
 
 
 def trained_problems(spec: DescribedTag) -> Iterator[str]:
@@ -138,12 +158,8 @@ def change_problems(tag: str, max_change: str | None) -> Iterator[str]:
 
 
 def is_decimal(text: str) -> bool:
-    """Whether a text is a number, exactly."""
-    try:
-        Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        return False
-    return True
+    """Whether a text is a decimal of a size that things have: no short text is worth a million digits."""
+    return _DECIMAL.fullmatch(text) is not None
 
 
 def definitions_of(

@@ -44,7 +44,7 @@ class Familiarity(Strict, frozen=True):
         self, inputs: Sequence[float], in_force: Sequence[float], before: Sequence[float] | None
     ) -> bool:
         """`before` are the inputs one cycle ago; without them only `state` is looked at."""
-        if self.state.of(np.array([*inputs, *in_force])) > self.state.limit:
+        if not self.state.of(np.array([*inputs, *in_force])) <= self.state.limit:
             return False
         if before is None:
             return True
@@ -57,10 +57,13 @@ class Familiarity(Strict, frozen=True):
         return found
 
     def fits(self, inputs: int, outputs: int) -> bool:
-        """Whether all rows have the lengths that so many inputs and outputs ask for."""
+        """Whether all rows have the lengths that so many inputs and outputs ask for; limits are above 0."""
         many = len(self.predicted)
         return (
-            len(self.state.center) == inputs + outputs
+            self.state.limit > 0
+            and self.motion.limit > 0
+            and len(self.state.center) == len(self.state.whitening) == inputs + outputs
+            and len(self.motion.whitening) == many
             and all(len(row) == inputs + outputs for row in self.state.whitening)
             and len(self.prediction) == len(self.motion.center) == many
             and all(len(row) == 1 + inputs + outputs for row in self.prediction)

@@ -21,6 +21,7 @@ from gateway.inference.bundle.described import (
     change_problems,
     definitions_of,
     head_problems,
+    is_decimal,
     read_manifest,
     trained_problems,
 )
@@ -183,6 +184,7 @@ def _problems(bundle: Bundle) -> Iterator[str]:
     manifest = bundle.manifest
     window, quantization = manifest.window, manifest.quantization
     yield from head_problems(manifest)
+    yield from _size_problems(manifest)
     if not (manifest.inputs and manifest.outputs):
         yield "there is no input or no output tag: export it again"
     for spec in (*manifest.inputs, *manifest.outputs):
@@ -208,15 +210,30 @@ def _problems(bundle: Bundle) -> Iterator[str]:
         yield "the rows of `familiarity` do not fit the tags: export it again"
 
 
+def _size_problems(manifest: Manifest) -> Iterator[str]:
+    """Before anything is computed from them: a few digits more would ask for all memory there is."""
+    architecture = manifest.architecture
+    sizes = {
+        "layers": (architecture.layers, 1, 512),
+        "heads": (architecture.heads, 1, 512),
+        "head_dim": (architecture.head_dim, 2, 1024),
+        "rotary_base": (architecture.rotary_base, 1, 1_000_000_000),
+        "vocabulary": (architecture.vocabulary, 2, 1 << 20),
+        "begin_token": (architecture.begin_token, 0, architecture.vocabulary - 1),
+        "block": (manifest.block, 1, 1024),
+        "length": (manifest.window.length, 1, 1 << 17),
+    }
+    for name, (size, least, most) in sizes.items():
+        if not least <= size <= most:
+            yield f"`{name}` is {size}, of a model it is {least} to {most}: export it again"
+
+
 def _check_vocabulary(bundle: Bundle) -> None:
     taken = {bundle.manifest.architecture.begin_token}
     for spec in (*bundle.manifest.inputs, *bundle.manifest.outputs):
-        try:
-            knots = [Fraction(knot) for knot in spec.knots]
-        except (ValueError, ZeroDivisionError) as exc:
-            raise BundleError(
-                bundle.directory, f"tag `{spec.tag}`: a bin is no decimal: export it again"
-            ) from exc
+        if not all(map(is_decimal, spec.knots)):
+            raise BundleError(bundle.directory, f"tag `{spec.tag}`: a bin is no decimal: export it again")
+        knots = [Fraction(knot) for knot in spec.knots]
         if len(knots) < 2 or any(a >= b for a, b in itertools.pairwise(knots)):  # noqa: PLR2004 - two ends
             problem = f"tag `{spec.tag}`: bins must be at least two ascending decimals: export it again"
             raise BundleError(bundle.directory, problem)

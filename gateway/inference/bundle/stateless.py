@@ -37,6 +37,9 @@ from gateway.inference.bundle.files import (
 Layout = Literal["flat", "steps_tags", "tags_steps"]
 
 
+_MOST_STEPS = 1024  # as many as are kept of a point's past
+
+
 class Scaling(Strict, frozen=True):
     """What the graph holds is (value - mean) / deviation; without it, the value itself."""
 
@@ -167,6 +170,8 @@ def _tensor_problems(manifest: StatelessManifest) -> Iterator[str]:
     for tensor in manifest.tensors:
         if not tensor.tags or tensor.steps < 1:
             yield f"tensor `{tensor.name}` holds nothing: name its tags, and 1 step or more"
+        if tensor.steps > _MOST_STEPS:
+            yield f"tensor `{tensor.name}` holds {tensor.steps} steps, at most {_MOST_STEPS}: read fewer"
         for tag in tensor.tags:
             if tag not in manifest.tags:
                 yield f"tensor `{tensor.name}` holds `{tag}`, which is no input and no output: add it to one"
