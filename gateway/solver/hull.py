@@ -20,7 +20,7 @@ from gateway.solver.outline import Outline
 from gateway.solver.query import Query
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.shelf import Part, Shelf
-from gateway.solver.terms import Answer, Bounds, Budget, answer, solver, state
+from gateway.solver.terms import Answer, Bounds, Budget, asked, solver, state
 
 _LONGEST_FACTOR = 2**30  # Z3 keeps whole numbers of 32 bits in place
 _ROOM = 4  # times the declared range: beyond it the hull does not speak
@@ -95,7 +95,7 @@ class Hull:
     def keeps(self, rules: Collection[int]) -> bool:
         """True when none of `rules` that it has can be violated under the premises; False says nothing."""
         others = [goal for index, goal in self._others.items() if index not in rules]
-        return answer(self._solver.check(self._any, *others)) is Answer.UNSAT
+        return asked(self._solver, [self._any, *others]) is Answer.UNSAT
 
     def _kept(self, part: Part) -> z3.BoolRef:
         if part.hull is None:

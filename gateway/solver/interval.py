@@ -153,12 +153,6 @@ class Scaled:
             return None
         return Fraction(slack.value + slack.row.strict, self.unit)
 
-    def margin_in(self, slack: Slack, unit: int) -> int | None:
-        """The same as a whole number of parts of 1 / `unit`, a multiple of the formula's own."""
-        if slack.row is None or slack.value >= VACUOUS:
-            return None
-        return (slack.value + slack.row.strict) * (unit // self.unit)
-
 
 def scaled(formula: Formula) -> Scaled:
     """A formula with whole factors."""

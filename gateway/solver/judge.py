@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from math import lcm
 from operator import itemgetter
 from typing import NamedTuple
@@ -18,14 +19,14 @@ from gateway.solver.affine import symbols
 from gateway.solver.boxes import Boxes, choices
 from gateway.solver.condense import Duty, Plan, condense
 from gateway.solver.hull import Asked
-from gateway.solver.interval import SCALE, SETTLED, Box, Row, Scaled, Slack
+from gateway.solver.interval import SCALE, SETTLED, VACUOUS, Box, Row, Scaled, Slack
 from gateway.solver.misses import missed
 from gateway.solver.predict import Facts
 from gateway.solver.report import Shown, described, shown_point
 from gateway.solver.ruleset import Rule, RuleSet
 from gateway.solver.shelf import Shelf
 from gateway.solver.simulate import beginning, violates
-from gateway.solver.table import Table
+from gateway.solver.table import Nearest, Table
 from gateway.solver.terms import Answer, Budget
 
 log = structlog.get_logger().bind(component="solver")
@@ -35,18 +36,28 @@ _FARTHEST = 10**9  # in the list of findings: a rule without a limit
 _WITH_PROPOSAL = ("new:", "rate:", "e", "b")  # kinds of symbols that another proposal changes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Judgement:
     """What is known of one proposal. `undecided` says why nobody knows; then nothing else counts."""
 
-    findings: tuple[Finding, ...]  # nearest limit first, violated ones before all
-    violated: tuple[Shown, ...]  # critical and standard rules, worst first
+    violated: tuple[Shown, ...] = ()  # critical and standard rules, worst first
     undecided: str = ""
+    examined: tuple[tuple[int, Finding], ...] = ()  # what intervals do not show, with the order of its margin
+    holding: Mapping[int, Nearest] = field(default_factory=dict)  # what they show, by rule
+    told: Callable[[int, Nearest], tuple[int, Finding]] | None = None  # the finding of one of these
 
     @property
     def permitted(self) -> bool:
         """True only when every critical and standard rule is known to hold. Unknown is not a pass."""
-        return not self.undecided and not self.violated and bool(self.findings)
+        return not self.undecided and not self.violated and bool(self.examined or self.holding)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """Of every rule; nearest limit first, violated ones before all."""
+        found = list(self.examined)
+        if self.told is not None:
+            found += [self.told(index, near) for index, near in self.holding.items()]
+        return tuple(finding for _, finding in sorted(found, key=itemgetter(0)))
 
 
 class Worst(NamedTuple):
@@ -67,10 +78,26 @@ class _Part:
     def slacks(self, within: Box, unit: int) -> dict[int, int]:
         """By rule, its least slack in units of 1 / `unit`, a multiple of every formula's own."""
         found: dict[int, int] = {}
-        for (rule, duties), least in zip(self._duties.items(), self._table.least(within), strict=True):
-            if least is not None:
-                found[rule] = least[1].value * (unit // duties[least[0]][1].unit)
+        for (rule, duties), near in zip(self._duties.items(), self._table.nearest(within), strict=True):
+            if near is not None:
+                found[rule] = near[1] * (unit // duties[near[0]][1].unit)
         return found
+
+    def slacks_of(self, rules: Iterable[int], within: Box, unit: int) -> dict[int, int]:
+        """The same of a few rules alone."""
+        return {
+            rule: min(formula.slack(within).value * (unit // formula.unit) for _, formula in duties)
+            for rule in rules
+            if (duties := self._duties.get(rule))
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The interval pass over one proposal."""
+
+    within: Box
+    nearest: list[Nearest | None]  # by rule
 
 
 class Prepared:
@@ -83,6 +110,7 @@ class Prepared:
         self.query = Asked(rules, self.plan, shelf, budget)
         self._staged: tuple[Facts, dict[str, tuple[int, int]]] | None = None
         self._known: tuple[Facts, dict[str, tuple[int, int]]] | None = None
+        self._looked: tuple[Facts, Mapping[TagId, Fraction], Look] | None = None
         self._duties: list[list[tuple[Duty, Scaled]]] = [[] for _ in self.plan.rules]
         parts = self.query.parts
         for duty in self.plan.duties:
@@ -90,6 +118,7 @@ class Prepared:
             mine.append((duty, parts[duty.rule].scaled[len(mine)]))
         self._table = _table(self._duties)
         self.unit = lcm(1, *(formula.unit for duties in self._duties for _, formula in duties))
+        self._units = [[(f.unit, self.unit // f.unit) for _, f in duties] for duties in self._duties]
         self.timed = frozenset(
             index
             for index, rule in enumerate(self.plan.rules)
@@ -132,17 +161,32 @@ class Prepared:
             self._staged = facts, common
         return self._staged[1]
 
-    def worsts(self, within: Box) -> list[Worst | None]:
-        """By rule, its nearest limit over a box; None where it demands nothing."""
-        return [
-            None if found is None else Worst(found[1], *duties[found[0]])
-            for duties, found in zip(self._duties, self._table.least(within), strict=True)
-        ]
+    def look(self, facts: Facts, new: Mapping[TagId, Fraction]) -> Look:
+        """Its premises and, by rule, the nearest limit; of the proposal looked at last they are kept."""
+        if self._looked is None or self._looked[0] is not facts or self._looked[1] != new:
+            within = self.box(facts, new)
+            self._looked = facts, dict(new), Look(within, self._table.nearest(within))
+        return self._looked[2]
+
+    def worst(self, rule: int, near: Nearest) -> Worst:
+        """The duty that a look found nearest to its limit."""
+        number, value, row = near
+        return Worst(Slack(value, self._table.rows[row] if row >= 0 else None), *self._duties[rule][number])
+
+    def holds(self, rule: int, near: Nearest) -> tuple[int, Finding]:
+        """What is told of a rule that a look shows to hold, with its margin in units of 1 / `unit`."""
+        number, value, row = near
+        constraint = self.plan.rules[rule]
+        if row < 0 or value >= VACUOUS:
+            return _FARTHEST * self.unit, Holds(constraint.module, constraint.constraint.id)
+        unit, multiple = self._units[rule][number]
+        value += self._table.rows[row].strict
+        return value * multiple, Holds(constraint.module, constraint.constraint.id, Fraction(value, unit))
 
     def slacks(self, within: Box, rules: Iterable[int]) -> dict[int, Fraction]:
         """Least slack of each of some rules, in its own unit."""
-        worsts = self.worsts(within)
-        return {i: Fraction(w.slack.value, w.scaled.unit) for i in rules if (w := worsts[i]) is not None}
+        nearest = self._table.nearest(within)
+        return {i: Fraction(near[1], self._units[i][near[0]][0]) for i in rules if (near := nearest[i])}
 
     def movable_slacks(self, within: Box) -> dict[int, int]:
         """Least slack of each critical and standard rule, as far as a proposal can change it.
@@ -197,54 +241,49 @@ class Judge:
         self, prepared: Prepared, facts: Facts, new: Mapping[TagId, Fraction], *, as_backup: bool = False
     ) -> Judgement:
         """What is known of a proposal; the backup alone need not keep minimum times (S1)."""
-        within = prepared.box(facts, new)
+        prepared.stage(facts)
+        look = prepared.look(facts, new)
         exempt = prepared.timed if as_backup else frozenset[int]()
         query = prepared.query
         try:
-            own = {name: within[name] for name in prepared.changing}
-            if not query.open(own, choices(self.rules, prepared.plan, facts, within)):
-                return Judgement(
-                    findings=(), violated=(), undecided="broken assumption: the premises cannot be met"
-                )
-            return self._judged(prepared, within, exempt)
+            own = {name: look.within[name] for name in prepared.changing}
+            if not query.open(own, choices(self.rules, prepared.plan, facts, look.within)):
+                return Judgement(undecided="broken assumption: the premises cannot be met")
+            return self._judged(prepared, look, exempt)
         finally:
             query.close()
 
-    def _judged(self, prepared: Prepared, within: Box, exempt: AbstractSet[int]) -> Judgement:
-        holding: dict[int, Worst] = {}
-        failing: dict[int, Worst] = {}
-        for index, worst in enumerate(prepared.worsts(within)):
-            if worst is not None and index not in exempt:
-                (holding if worst.slack.holds else failing)[index] = worst
+    def _judged(self, prepared: Prepared, look: Look, exempt: AbstractSet[int]) -> Judgement:
+        holding: dict[int, Nearest] = {}
+        failing: dict[int, Nearest] = {}
+        for index, near in enumerate(look.nearest):
+            if near is not None and index not in exempt:
+                (holding if near[1] >= 0 else failing)[index] = near
         answer = prepared.query.any_of(holding)
         if answer is Answer.SAT:
             log.error("judges_disagreed", said="z3 finds a violation that the interval pass excludes")
-            return Judgement(findings=(), violated=(), undecided="the solver and the exact judge disagree")
+            return Judgement(undecided="the solver and the exact judge disagree")
         if answer is Answer.UNKNOWN:
-            return Judgement(findings=(), violated=(), undecided="the solver gave no answer in its budget")
-        findings: list[tuple[int, Finding]] = []  # with the margin in units of 1 / `Prepared.unit`
+            return Judgement(undecided="the solver gave no answer in its budget")
+        examined: list[tuple[int, Finding]] = []
         violated: list[Shown] = []
         undecided = ""
-        for index, worst in failing.items():
-            finding, shown, reason = self._examined(prepared, within, index, worst)
+        for index, near in failing.items():
+            worst = prepared.worst(index, near)
+            finding, shown, reason = self._examined(prepared, look.within, index, worst)
             binding = index not in prepared.informational
             undecided = undecided or (reason if binding else "")
             if shown is not None and binding:
                 violated.append(shown)
             margin = (finding.margin if isinstance(finding, Violated) else None) or Fraction(0)
-            findings.append((int(margin * prepared.unit), finding))
-        for index, worst in holding.items():
-            rule = prepared.plan.rules[index]
-            order, least = (
-                worst.scaled.margin_in(worst.slack, prepared.unit),
-                worst.scaled.margin(worst.slack),
-            )
-            order = _FARTHEST * prepared.unit if order is None else order
-            findings.append((order, Holds(rule.module, rule.constraint.id, least)))
-        findings.sort(key=itemgetter(0))
+            examined.append((int(margin * prepared.unit), finding))
         violated.sort(key=_telling)
         return Judgement(
-            findings=tuple(f for _, f in findings), violated=tuple(violated), undecided=undecided
+            violated=tuple(violated),
+            undecided=undecided,
+            examined=tuple(examined),
+            holding=holding,
+            told=prepared.holds,
         )
 
     def _examined(

@@ -29,12 +29,13 @@ from gateway.solver.query import Query
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.shelf import Outlined, Part, Shelf
 from gateway.solver.table import Table
-from gateway.solver.terms import Answer, Bounds, Budget, answer, solver, state
+from gateway.solver.terms import Answer, Bounds, Budget, answer, asked, leaned_on, solver, state
 
 UNIT = 10**6  # symbols of an outline are in units of 1 / `UNIT`: most numbers fit Z3's short ones
 _COARSER = SCALE // UNIT
 _LONGEST_FACTOR = 2**31  # beyond it Z3's whole numbers are long, and a row costs tens of milliseconds
 _MOST_FOLDED = Fraction(1, 32)  # of what moves a row most: how much may stand at its worst
+_MOST_WORK = 200_000  # units of one question; a hundred times what bounds take, and some ten milliseconds
 _FACTS = ("rate", "held", "age", "kept_on", "may_rise", "good", "for")
 
 Limits = Mapping[str, Interval]  # by symbol; what has none is never folded
@@ -175,7 +176,7 @@ class Outline:
             for index, part in enumerate(exact.parts)
             if part.outline is not None and part.outline.formula is not None
         }
-        self._solver = solver(self._context, budget)
+        self._solver = solver(self._context, Budget(min(_MOST_WORK, budget.rlimit), timeout_ms=None))
         for name in sorted(
             frozenset[str]().union(*(symbols(o.formula) for o in found.values() if o.formula))
         ):
@@ -238,16 +239,16 @@ class Outline:
         """
         if not all(low <= box[name][0] and box[name][1] <= high for name, low, high in self._limits):
             return list(rules)
-        least = self._table.least(self._box)
+        nearest = self._table.nearest(self._box)
         far = {
             index
-            for index, found in zip(self._goals, least, strict=True)
-            if found is not None and found[1].holds and index in rules
+            for index, near in zip(self._goals, nearest, strict=True)
+            if near is not None and near[1] >= 0 and index in rules
         }
         others = [other for index, other in self._others.items() if index not in far]
-        if not far or answer(self._solver.check(self._any, *others)) is not Answer.UNSAT:
+        if not far or asked(self._solver, [self._any, *others]) is not Answer.UNSAT:
             return list(rules)
-        if not any(self._any.eq(used) for used in self._solver.unsat_core()):
+        if not leaned_on(self._solver, self._any):
             return list(rules)  # premises that contradict each other say nothing of any rule (S3)
         return [index for index in rules if index not in far]
 

@@ -11,7 +11,7 @@ from z3 import z3core
 from gateway.solver.condense import Plan
 from gateway.solver.interval import SCALE, Box
 from gateway.solver.shelf import Part, Shelf
-from gateway.solver.terms import Answer, Bounds, Budget, answer, fraction, solver, state
+from gateway.solver.terms import Answer, Bounds, Budget, asked, fraction, solver, state
 
 
 class Query:
@@ -63,11 +63,11 @@ class Query:
     def any_of(self, rules: Collection[int]) -> Answer:
         """Whether any of `rules` can be violated under the premises, in one query."""
         others = [goal for index, goal in self._others.items() if index not in rules]
-        return answer(self._solver.check(self._any, *others)) if rules else Answer.UNSAT
+        return asked(self._solver, [self._any, *others]) if rules else Answer.UNSAT
 
     def one(self, rule: int) -> Answer:
         """Whether one rule can be violated under the premises."""
-        return answer(self._solver.check(self._goals[rule]))
+        return asked(self._solver, [self._goals[rule]])
 
     def at(self, rule: int, point: Box) -> Answer:
         """Whether one rule is violated at a point, which is a box without extent: `sat` where it is.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
 from operator import itemgetter, mul
-from typing import cast
+from typing import NamedTuple, cast
 
 from gateway.solver.interval import VACUOUS, Box, ProductRow, Row, Rows, Scaled, Slack
 
@@ -22,22 +22,25 @@ class _Parts:
     stateful: tuple[int, ...] = ()
 
 
-_Entry = tuple[int, int, "int | _Parts"]  # a formula's number, factor to the group's unit, row or parts
+class _Block(NamedTuple):
+    """Rows of one group that must all hold unless one of `unless` does; or parts of another shape."""
+
+    unless: tuple[int, ...]  # about actions alone
+    rows: tuple[int, ...]
+    numbers: Mapping[int, int]  # by row, the formula that it is of
+    other: _Parts | None = None  # in place of rows
+    number: int = 0  # the block's first formula
+
+
+Nearest = tuple[int, int, int]  # a formula's number, its slack, and the row that decides it, -1 for none
 _Ends = Callable[[Sequence[int]], tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Sum:
-    """`sum(factor * end)`: the ends of a flat box that make it greatest."""
-
-    factors: tuple[int, ...]
-    ends: _Ends
 
 
 class Table:
     """The least slack of groups of formulas, such as those of one rule; exactly what each formula says alone.
 
-    Equal rows are looked at once, and so are sums of which one is a multiple of the other.
+    Equal rows are looked at once, and so are sums of which one is a multiple of the other. The slack of a row
+    is in the unit of its group while it is compared.
     """
 
     def __init__(self, groups: Sequence[Sequence[Scaled]]) -> None:
@@ -45,53 +48,84 @@ class Table:
         used = {name for group in groups for formula in group for name in formula.symbols}
         self._names = sorted(used)
         self._at = {name: 2 * k for k, name in enumerate(self._names)}
-        self._sums: list[_Sum] = []
+        self._sums: list[tuple[tuple[int, ...], _Ends]] = []  # factors, and the ends that make it greatest
         self._sum_of: dict[tuple[tuple[str, int], ...], int] = {}
-        self._rows: list[Row] = []
-        self._row_of: dict[Row, int] = {}
-        self._plain: list[tuple[int, int, int, int]] = []  # row, sum, factor, constant
+        self.rows: list[Row] = []
+        self._factors: list[int] = []  # by row: from its formula's unit to its group's
+        self._row_of: dict[tuple[Row, int], int] = {}
+        self._plain: list[tuple[int, int, int]] = []  # by row, its slack: sum, factor, constant
+        self._products: list[tuple[int, ProductRow, int]] = []
         self._groups = [self._group(group) for group in groups]
         self._pick = itemgetter(*self._names) if len(self._names) > 1 else None
 
     def least(self, box: Box) -> list[tuple[int, Slack] | None]:
         """By group, the number of the formula that comes nearest to its limit, and its slack."""
-        values = self._values(box)
-        return [self._nearest(group, values) for group in self._groups]
+        return [
+            None if near is None else (near[0], Slack(near[1], self.rows[near[2]] if near[2] >= 0 else None))
+            for near in self.nearest(box)
+        ]
 
-    def _group(self, formulas: Sequence[Scaled]) -> tuple[_Entry, ...]:
+    def nearest(self, box: Box) -> list[Nearest | None]:
+        """The same, rows by their number in `rows`."""
+        values = self._values(box)
+        at = values.__getitem__
+        return [self._nearest(group, values, at) for group in self._groups]
+
+    def _group(self, formulas: Sequence[Scaled]) -> tuple[_Block, ...]:
         """What was there before is left out, and what must hold beside each other stands side by side."""
         unit = lcm(1, *(formula.unit for formula in formulas))
-        found: dict[tuple[Row | Rows, int], tuple[_Entry, ...]] = {}
+        seen: set[tuple[Row | Rows, int]] = set()
+        blocks: dict[tuple[int, ...], dict[int, int]] = {}
+        others: list[_Block] = []
         for number, formula in enumerate(formulas):
-            key = (formula.formula, formula.unit)
-            if key not in found:
-                factor = unit // formula.unit
-                found[key] = tuple((number, factor, node) for node in self._side_by_side(formula.formula))
-        return tuple(itertools.chain.from_iterable(found.values()))
+            if (formula.formula, formula.unit) in seen:
+                continue
+            seen.add((formula.formula, formula.unit))
+            for part in self._side_by_side(formula.formula):
+                node = self._node(part, unit // formula.unit)
+                if isinstance(node, int):
+                    blocks.setdefault((), {}).setdefault(node, number)
+                elif not node.every and node.settled is not None and len(node.stateful) == 1:
+                    blocks.setdefault(node.settled, {}).setdefault(node.stateful[0], number)
+                else:
+                    others.append(_Block((), (), {}, node, number))
+        alike = (
+            _Block(unless, tuple(rows), rows, None, min(rows.values())) for unless, rows in blocks.items()
+        )
+        return (*alike, *others)
 
-    def _side_by_side(self, formula: Row | Rows) -> Iterator[int | _Parts]:
+    def _side_by_side(self, formula: Row | Rows) -> Iterator[Row | Rows]:
         if isinstance(formula, Rows) and formula.every and formula.parts:
             for part in formula.parts:
                 yield from self._side_by_side(part)
         else:
-            yield self._node(formula)
+            yield formula
 
-    def _node(self, formula: Row | Rows) -> int | _Parts:
+    def _node(self, formula: Row | Rows, factor: int) -> int | _Parts:
         formula = _without_shell(formula)
-        if isinstance(formula, Rows):
-            nodes = tuple(self._node(part) for part in _flat(formula))
-            rows = [node for node in nodes if isinstance(node, int)]
-            if len(rows) < len(nodes):
-                return _Parts(formula.every, nodes)
-            settled = tuple(row for row in rows if self._rows[row].settled)
-            stateful = tuple(row for row in rows if not self._rows[row].settled)
-            return _Parts(formula.every, nodes, settled, stateful)
-        if formula not in self._row_of:
-            self._row_of[formula] = len(self._rows)
-            if not isinstance(formula, ProductRow):
-                self._plain.append((len(self._rows), *self._sum(formula), formula.constant + formula.strict))
-            self._rows.append(formula)
-        return self._row_of[formula]
+        if not isinstance(formula, Rows):
+            return self._row(formula, factor)
+        nodes = tuple(self._node(part, factor) for part in _flat(formula))
+        rows = [node for node in nodes if isinstance(node, int)]
+        if len(rows) < len(nodes):
+            return _Parts(formula.every, nodes)
+        settled = tuple(row for row in rows if self.rows[row].settled)
+        stateful = tuple(row for row in rows if not self.rows[row].settled)
+        return _Parts(formula.every, nodes, settled, stateful)
+
+    def _row(self, row: Row, factor: int) -> int:
+        key = (row, factor)
+        if key not in self._row_of:
+            self._row_of[key] = len(self.rows)
+            if isinstance(row, ProductRow):
+                self._products.append((len(self.rows), row, factor))
+                self._plain.append((-1, 0, 0))
+            else:
+                number, multiple = self._sum(row)
+                self._plain.append((number, -multiple * factor, -(row.constant + row.strict) * factor))
+            self.rows.append(row)
+            self._factors.append(factor)
+        return self._row_of[key]
 
     def _sum(self, row: Row) -> tuple[int, int]:
         """The number of a row's sum, and by how much to multiply it."""
@@ -102,35 +136,39 @@ class Table:
         if key not in self._sum_of:
             self._sum_of[key] = len(self._sums)
             ends = [self._at[name] + (factor > 0) for name, factor in key]
-            self._sums.append(_Sum(tuple(factor for _, factor in key), _picking(ends)))
+            self._sums.append((tuple(factor for _, factor in key), _picking(ends)))
         return self._sum_of[key], common
 
     def _values(self, box: Box) -> list[int]:
         """The slack of every row."""
         intervals = self._pick(box) if self._pick is not None else [box[name] for name in self._names]
         flat = tuple(itertools.chain.from_iterable(intervals))
-        sums = [sum(map(mul, s.factors, s.ends(flat))) for s in self._sums]
+        sums = [sum(map(mul, factors, ends(flat))) for factors, ends in self._sums]
         sums.append(0)  # of a row without symbols
-        values = [0] * len(self._rows)
-        for row, number, factor, constant in self._plain:
-            values[row] = -constant - factor * sums[number]
-        if len(self._plain) < len(self._rows):
-            for number, product in enumerate(self._rows):
-                if isinstance(product, ProductRow):
-                    values[number] = product.slack(box)
+        values = [constant + factor * sums[number] for number, factor, constant in self._plain]
+        for number, product, factor in self._products:
+            values[number] = product.slack(box) * factor
         return values
 
-    def _nearest(self, group: tuple[_Entry, ...], values: Sequence[int]) -> tuple[int, Slack] | None:
-        nearest: int | None = None
-        best = (0, 0, -1)
-        for number, factor, node in group:
-            value, row = (values[node], node) if isinstance(node, int) else self._slack(node, values)
-            if nearest is None or value * factor < nearest:
-                nearest, best = value * factor, (number, value, row)
-        if nearest is None:
+    def _nearest(
+        self, group: tuple[_Block, ...], values: Sequence[int], at: Callable[[int], int]
+    ) -> Nearest | None:
+        least: tuple[int, int, int] | None = None
+        for unless, rows, numbers, other, first in group:
+            if other is not None:
+                found = self._slack(other, values)
+                mine = (found[0], first, found[1])
+            elif unless and max(map(at, unless)) >= 0:
+                mine = (VACUOUS, first, -1)
+            else:
+                row = min(rows, key=at) if len(rows) > 1 else rows[0]
+                mine = (values[row], numbers[row], row)
+            if least is None or mine < least:
+                least = mine
+        if least is None:
             return None
-        number, value, row = best
-        return number, Slack(value, self._rows[row] if row >= 0 else None)
+        value, number, row = least
+        return number, value if row < 0 else value // self._factors[row], row
 
     def _slack(self, node: int | _Parts, values: Sequence[int]) -> tuple[int, int]:
         """A node's slack and the row that decides it, -1 for none."""
@@ -166,7 +204,7 @@ class Table:
         settled: tuple[int, int] | None = None
         for part in nodes:
             found = self._slack(part, values)
-            if found[1] < 0 or self._rows[found[1]].settled:
+            if found[1] < 0 or self.rows[found[1]].settled:
                 if found[0] >= 0:
                     return VACUOUS, -1
                 settled = found if settled is None or found[0] > settled[0] else settled

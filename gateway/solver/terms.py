@@ -1,4 +1,4 @@
-"""Exact formulas as Z3 terms, and the budgets and bounds of the solvers that are asked.
+"""Exact formulas as Z3 terms; the budgets and bounds of the solvers that are asked, and their answers.
 
 Traps that this file keeps out: numbers go in as texts of exact fractions, never as floats; there is no
 integer sort, so nothing is rounded; one context for each worker; `SimpleSolver`, whose time-out is kept.
@@ -18,14 +18,18 @@ from gateway.solver.affine import Atom, Every, Form, Formula, Quadratic
 from gateway.solver.interval import SCALE
 
 _ZERO = Fraction(0)
+_SHORT = 2**63  # from there on numbers are told as texts
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of one query: work units first, then time. The process is killed after both."""
+    """Limits of one query: work units first, then time. The process is killed after both.
+
+    Without a time-out work units are all: Z3's timer is a thread, and waking it costs what a query does.
+    """
 
     rlimit: int = 2_000_000
-    timeout_ms: int = 100
+    timeout_ms: int | None = 100
 
 
 class Answer(enum.Enum):
@@ -34,6 +38,19 @@ class Answer(enum.Enum):
     UNSAT = "unsat"
     SAT = "sat"
     UNKNOWN = "unknown"
+
+
+_SAID = {-1: Answer.UNSAT, 0: Answer.UNKNOWN, 1: Answer.SAT}  # `Z3_lbool`
+
+
+def _plain(function: Callable[..., object]) -> Callable[..., object]:
+    """A C function without `z3core`'s look for an error: only for what has none to tell."""
+    assert function.__defaults__ is not None, "z3core's functions are made so"  # noqa: S101  an invariant
+    plain: Callable[..., object] = function.__defaults__[-1].f
+    return plain
+
+
+_INC_REF, _DEC_REF = _plain(z3core.Z3_inc_ref), _plain(z3core.Z3_dec_ref)
 
 
 class Terms:
@@ -146,7 +163,8 @@ def state(solver: z3.Solver, term: z3.BoolRef) -> None:
 def solver(context: z3.Context, budget: Budget, *, products: bool = False) -> z3.Solver:
     """A solver that keeps its budget; `products` where terms hold products of two symbols."""
     made = z3.SimpleSolver(ctx=context)
-    made.set("timeout", budget.timeout_ms)
+    if budget.timeout_ms is not None:
+        made.set("timeout", budget.timeout_ms)
     made.set("rlimit", budget.rlimit)
     if not products:
         made.set(
@@ -161,13 +179,34 @@ def answer(result: z3.CheckSatResult) -> Answer:
     return Answer(str(result))
 
 
+def asked(solver: z3.Solver, literals: Sequence[z3.BoolRef]) -> Answer:
+    """What Z3 says of all that is stated and of these beside it; z3py's own way looks twice at each first."""
+    raw = (z3.Ast * len(literals))(*(literal.ast for literal in literals))
+    said = z3core.Z3_solver_check_assumptions(solver.ctx.ref(), solver.solver, len(literals), raw)
+    return _SAID[said]
+
+
+def leaned_on(solver: z3.Solver, literal: z3.BoolRef) -> bool:
+    """Whether the last `unsat` needed a literal that was asked, and does not follow from what is stated."""
+    context = solver.ctx.ref()
+    core = z3core.Z3_solver_get_unsat_core(context, solver.solver)
+    z3core.Z3_ast_vector_inc_ref(context, core)
+    try:
+        return any(
+            z3core.Z3_is_eq_ast(context, z3core.Z3_ast_vector_get(context, core, index), literal.ast)
+            for index in range(z3core.Z3_ast_vector_size(context, core))
+        )
+    finally:
+        z3core.Z3_ast_vector_dec_ref(context, core)
+
+
 def fraction(value: z3.ExprRef) -> Fraction:
     """A model's number, exactly."""
     return Fraction(value.numerator_as_long(), value.denominator_as_long())
 
 
 class Bounds:
-    """Bounds of symbols through the C interface: a dozen times cheaper than z3py's terms.
+    """Bounds of symbols through the C interface: many times cheaper than z3py's terms.
 
     `z3core`'s functions look for errors after every call; the reference counts are ours.
     """
@@ -176,7 +215,7 @@ class Bounds:
         """`whole` where the symbols themselves are in units of 1 / `SCALE`."""
         self._context, self._solver = context, solver  # kept alive with their raw handles
         self._real = z3.RealSort(context)
-        self._unit = "" if whole else f"/{SCALE}"
+        self._unit = 1 if whole else SCALE
 
     def state(self, constant: z3.ArithRef, low: int, high: int) -> None:
         """Assert `low <= constant <= high`, both in units of 1 / `SCALE`."""
@@ -188,17 +227,21 @@ class Bounds:
 
     def number(self, end: int) -> z3.Ast:
         """An end as a number; whoever asks for it gives its reference back."""
-        number = z3core.Z3_mk_numeral(self._context.ref(), f"{end}{self._unit}", self._real.ast)
-        z3core.Z3_inc_ref(self._context.ref(), number)
+        context = self._context.ref()
+        if abs(end) < _SHORT:
+            number = z3core.Z3_mk_real_int64(context, end, self._unit)
+        else:  # a longer one would be cut off without a word
+            number = z3core.Z3_mk_numeral(context, f"{end}/{self._unit}", self._real.ast)
+        _INC_REF(context, number)
         return number
 
     def _add(
-        self, relation: Callable[[object, object, object], object], constant: z3.ArithRef, end: int
+        self, relation: Callable[[object, object, object], z3.Ast], constant: z3.ArithRef, end: int
     ) -> None:
         context = self._context.ref()
         number = self.number(end)
-        term = relation(context, constant.as_ast(), number)
-        z3core.Z3_inc_ref(context, term)
+        term = relation(context, constant.ast, number)
+        _INC_REF(context, term)
         z3core.Z3_solver_assert(context, self._solver.solver, term)
-        z3core.Z3_dec_ref(context, term)
-        z3core.Z3_dec_ref(context, number)
+        _DEC_REF(context, term)
+        _DEC_REF(context, number)

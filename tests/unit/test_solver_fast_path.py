@@ -14,13 +14,13 @@ from gateway.solver.affine import Every, Formula
 from gateway.solver.boxes import Boxes
 from gateway.solver.check import Checks, millis_up
 from gateway.solver.condense import condense
-from gateway.solver.interval import SCALE, Box, Slack, scaled
+from gateway.solver.interval import SCALE, Box, scaled
 from gateway.solver.predict import observe
 from gateway.solver.query import Query
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.shelf import Shelf
 from gateway.solver.steps import FINE, fine
-from gateway.solver.table import Table
+from gateway.solver.table import Nearest, Table
 from gateway.solver.terms import Answer
 from tests.bench.synthetic import DELAY_S, HOLD_S, Family, requests, rule_set
 from tests.unit.solver_demo import PATIENT
@@ -126,12 +126,12 @@ def test_s7_an_interval_pass_that_sees_no_violation_is_contradicted_by_z3(
     checks = Checks(rule_set(family), PATIENT)
     asked = list(requests(family, 20, seed=5, may_repair=False))
     sound = [type(checks.check(request)[0].verdict) for request in asked]
-    least = Table.least
+    nearest = Table.nearest
 
-    def careless(self: Table, box: Box) -> list[tuple[int, Slack] | None]:
-        return [f and (f[0], Slack(abs(f[1].value), f[1].row)) for f in least(self, box)]
+    def careless(self: Table, box: Box) -> list[Nearest | None]:
+        return [near and (near[0], abs(near[1]), near[2]) for near in nearest(self, box)]
 
-    monkeypatch.setattr(Table, "least", careless)
+    monkeypatch.setattr(Table, "nearest", careless)
     faulty = Checks(rule_set(family), PATIENT)
     found = [type(faulty.check(request)[0].verdict) for request in asked]
 
