@@ -53,6 +53,7 @@ class Propose(_Message, frozen=True):
     guided_until: float | None = (
         None  # monotonic seconds: so long decoding waits for `Guide`; None: not at all
     )
+    most: int = 1  # answers wanted, the first included
 
 
 class Cancel(_Message, frozen=True):
@@ -99,6 +100,15 @@ class Ready(_Message, frozen=True):
     steps_ms: tuple[tuple[int, float], ...] = ()  # requests in a forward, and one token's forward of so many
 
 
+class Other(msgspec.Struct, frozen=True, array_like=True):
+    """Another answer to the same request; see `Answer`."""
+
+    raws: tuple[int, ...]
+    confidence: float | None
+    masked_out: tuple[float, ...]
+    share: float  # of the model's probability, near all of its values: what it is ranked by
+
+
 class Answer(_Message, frozen=True):
     """Counts per output, in the bundle's order."""
 
@@ -112,6 +122,7 @@ class Answer(_Message, frozen=True):
     engine_ms: float
     guided: bool = False  # decoded along guidance, to the end
     because: str = ""  # why it was not, though asked; or why some of what guidance left may not be permitted
+    others: tuple[Other, ...] = ()  # as many as were wanted besides, or fewer; the likeliest first
 
 
 class NeedHistory(_Message, frozen=True):

@@ -19,7 +19,7 @@ from gateway.inference.decoding.guided import TOO_LATE
 from gateway.inference.decoding.stateless_decode import OutputReader
 from gateway.inference.messages import Answer, Cycle, Failed, Propose
 from gateway.inference.serving.stateless_engine import StatelessEngine
-from tests.unit.inference_exports import REGRESSOR
+from tests.unit.inference_exports import CLASSIFIER, HEATER, REGRESSOR
 from tests.unit.inference_graphs import INFLOW, LEVEL, as_is, bundle_in
 from tests.unit.inference_graphs import PUMP as PUMP_OUTPUT
 from tests.unit.test_inference_stateless import engine_of, replies, request, stateless
@@ -216,3 +216,31 @@ def test_guidance_outside_the_most_change_guides_nothing_and_says_so(tmp_path: P
     assert isinstance(answer, Answer)
     assert (answer.raws, answer.guided) == ((20, 250), False)
     assert "within the most change" in answer.because
+
+
+def test_a_classifier_lists_its_other_classes_and_keeps_to_what_may_be_answered() -> None:
+    reader = OutputReader(_classes(), STAGES)
+    row = np.array([0.1, 0.2, 0.3, 0.4])
+    assert [option.output.raw for option in reader.options(row, None, 9)] == [3, 2, 1, 0]
+    assert [option.output.raw for option in reader.options(row, None, 2)] == [3, 2]
+    found = reader.options(row, ((0, 0), (2, 2)), 9)
+    assert [(option.output.raw, option.share) for option in found] == [(2, 0.3), (0, 0.1)]
+
+
+def test_a_model_of_a_number_has_one_answer_however_many_are_wanted() -> None:
+    engine = engine_of(REGRESSOR)
+    found = engine.propose(request(most=5))
+    assert isinstance(found, Answer)
+    assert found.others == ()
+
+
+def test_a_classifiers_list_is_ranked_by_the_probability_of_all_its_outputs() -> None:
+    engine = engine_of(CLASSIFIER, HEATER)
+    alone = engine.propose(request())
+    listed = engine.propose(request(1, most=5))
+    assert isinstance(alone, Answer)
+    assert isinstance(listed, Answer)
+    assert listed.raws == alone.raws
+    (other,) = listed.others
+    assert other.raws == (1 - alone.raws[0],)
+    assert other.share == pytest.approx(1.0 - alone.concentration, abs=1e-6)

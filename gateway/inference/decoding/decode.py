@@ -23,6 +23,7 @@ from gateway.inference.bundle.tokenizer import TagCodec
 LEAST_SHARE = (
     1e-3  # of the range's probability: with less on what is permitted, the nearest to what was wanted
 )
+LEAST_LISTED = 1e-6  # of the range's probability: what the model believes less is no proposal of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,13 @@ class DecodedOutput:
     value: Fraction
     masked_out: float  # probability on tokens that may not be answered here: a drift signal
     concentration: float  # 1 when all probability is within one knot of the answer
+
+
+class Option(NamedTuple):
+    """One of several answers for an output, and the probability near it: what it is ranked by."""
+
+    output: DecodedOutput
+    share: float
 
 
 class Distribution(NamedTuple):
@@ -143,10 +151,54 @@ class OutputMask:
             concentration=self._near(share, wanted),
         )
 
+    def options(
+        self, read: Distribution, answer: DecodedOutput, permitted: Spans | None, most: int
+    ) -> list[Option]:
+        """`answer`, which was given for this distribution, then others that may be, the likeliest first.
+
+        Of an expectation another is one around another bin, two bins from each before it at the least; of a
+        most probable value it is another value. With less than `LEAST_LISTED` it is none.
+        """
+        apart = 2 if self._decoding == "expectation" else 1
+        at = self._place(float(answer.value))
+        places, found = [at], [Option(answer, self._around(read.share, at))]
+        around = np.array([self._around(read.share, place) for place in self._places])
+        if permitted is not None:
+            around = np.where(self._mask(permitted), around, 0.0)
+        for place in np.argsort(-around, kind="stable"):
+            if len(found) == most or around[place] < LEAST_LISTED:
+                break
+            if all(abs(place - other) >= apart for other in places):
+                output = self._around_bin(read, int(place), permitted, answer.masked_out)
+                if all(output.raw != other.output.raw for other in found):
+                    places.append(float(place))
+                    found.append(Option(output, float(around[place])))
+        return found
+
+    def _around_bin(
+        self, read: Distribution, place: int, permitted: Spans | None, masked_out: float
+    ) -> DecodedOutput:
+        """The answer of a distribution that has nothing further than a bin from one of its bins."""
+        wanted = float(self._knots[place])
+        if self._decoding == "expectation":
+            near = slice(max(0, place - 1), place + 2)
+            wanted = float(read.share[near] @ self._knots[near] / read.share[near].sum())
+        raw = self.limits.nearest(wanted)
+        if permitted is not None:
+            raw = self.limits.nearest_of(permitted, wanted)
+        value = self.limits.value(raw)
+        return DecodedOutput(raw, value, masked_out, self._near(read.share, float(value)))
+
+    def _around(self, share: NDArray[np.float64], place: float) -> float:
+        """What an answer at a place among the bins is ranked by."""
+        return _within_one(share, place) if self._decoding == "expectation" else float(share[round(place)])
+
+    def _place(self, value: float) -> float:
+        return float(np.interp(value, self._knots, self._places))
+
     def _near(self, share: NDArray[np.float64], wanted: float) -> float:
         """The probability within one knot of a value."""
-        at = float(np.interp(wanted, self._knots, self._places))
-        return float(share[max(0, ceil(at - 1.0)) : floor(at + 1.0) + 1].sum())
+        return _within_one(share, self._place(wanted))
 
     def _wanted(self, share: NDArray[np.float64]) -> float:
         if self._decoding == "expectation":
@@ -163,6 +215,10 @@ class OutputMask:
     def _ends(self, span: Span) -> tuple[float, float]:
         low, high = sorted(float(self.limits.value(raw)) for raw in span)
         return low, high
+
+
+def _within_one(share: NDArray[np.float64], place: float) -> float:
+    return float(share[max(0, ceil(place - 1.0)) : floor(place + 1.0) + 1].sum())
 
 
 def _shares(knots: NDArray[np.float64], low: float, high: float) -> tuple[int, int]:

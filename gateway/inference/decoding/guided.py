@@ -62,9 +62,16 @@ class Awaited:
         if len(self.guidance.order) != outputs:
             self.guidance, self.because = None, _OTHER
             return reach
-        guided = limits.within(self.guidance.after(fixed))
-        counts = guided if reach is None else meet(guided, reach)
-        if not counts:
+        counts = self.left(fixed, limits, reach)
+        if counts == ():
+            guided = limits.within(self.guidance.after(fixed))
             self.guidance, self.because = None, _TOO_FAR if guided else NOTHING
             return reach
         return counts
+
+    def left(self, fixed: Sequence[int], limits: OutputRange, reach: Spans | None) -> Spans | None:
+        """The same for a block of which nothing else depends: empty where it leads nowhere."""
+        if self.guidance is None:
+            return reach
+        guided = limits.within(self.guidance.after(fixed))
+        return guided if reach is None else meet(guided, reach)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gateway.core.errors import InferenceError
 from gateway.core.spans import Spans, holds
 from gateway.inference.bundle.stateless import StatelessOutput, class_values
-from gateway.inference.decoding.decode import DecodedOutput, OutputRange
+from gateway.inference.decoding.decode import LEAST_LISTED, DecodedOutput, Option, OutputRange
 
 
 class OutputReader:
@@ -56,6 +56,27 @@ class OutputReader:
         if found.shape != ():
             self._refuse(f"holds {list(found.shape)} values where one is wanted: let `index` lead to it")
         return self._decoded(self._label(found) if self._spec.labels else self._number(found), permitted)
+
+    def options(self, row: NDArray[Any], permitted: Spans | None, most: int) -> list[Option]:
+        """What `read` answers, then the other classes that may be answered, the likeliest first.
+
+        A model that answers with a number or a label names no other. With less than `LEAST_LISTED` a class is
+        none.
+        """
+        answer = self.read(row, permitted)
+        if not self._spec.values:
+            return [Option(answer, 1.0)]
+        share, _ = self._shares(np.asarray(row[self._spec.index]))
+        found = [Option(answer, answer.concentration)]
+        may = np.where(self._allowed & self._held(permitted), share, 0.0)
+        for at in np.argsort(-may, kind="stable"):
+            if len(found) == most or may[at] < LEAST_LISTED:
+                break
+            sure = float(may[at])
+            output = self._nearest(self._values[at], permitted, masked_out=answer.masked_out, sure=sure)
+            if all(output.raw != other.output.raw for other in found):
+                found.append(Option(output, sure))
+        return found
 
     def _of_classes(self, found: NDArray[Any], permitted: Spans | None) -> DecodedOutput:
         share, inside = self._shares(found)

@@ -31,6 +31,14 @@ class Costs:
         """Of one decision with so many prefill chunks before it."""
         return (self.decision_ms + chunks * self.chunk_ms) / 1e3
 
+    def listed(self, rows: int, forwards: int) -> float:
+        """Seconds of so many forwards of `rows` rows of a token each: of others than a first answer."""
+        fitting = [(count, ms) for count, ms in self.steps_ms if count <= max(1, rows)]
+        if rows < 1 or not fitting:
+            return 0.0
+        count, ms = fitting[-1]
+        return forwards * ms * rows / count / 1e3
+
     def ahead(self, waiting: Sequence[float]) -> float:
         """Seconds that the work of others takes which need `waiting` seconds each, alone.
 

@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle.manifest import Bundle
-from gateway.inference.bundle.tokenizer import Tokenizer
+from gateway.inference.bundle.tokenizer import Token, Tokenizer
 from gateway.inference.decoding.decode import OutputMask, OutputRange
 from gateway.inference.decoding.guided import Awaited
-from gateway.inference.kv.backend import PoolExhaustedError, PoolStatistics, ProviderTruth
+from gateway.inference.kv.backend import CacheId, PoolExhaustedError, PoolStatistics, ProviderTruth
 from gateway.inference.kv.ort_session import Provider
 from gateway.inference.kv.recency import Recency
 from gateway.inference.messages import Answer, Failed, NeedHistory, Propose
 from gateway.inference.serving.backends import make_backend
 from gateway.inference.serving.costs import Costs, TooLateError
-from gateway.inference.serving.job import Hold, Logits, Session, Want, Work, Writer, chunks
-from gateway.inference.serving.scheduler import Policy, Waiting
+from gateway.inference.serving.job import Session, Writer, chunks
+from gateway.inference.serving.scheduler import Policy
+from gateway.inference.serving.under_way import UnderWay
+from gateway.inference.serving.work import Hold, Logits, Rows, Want
 
 CANCELLED = "nobody waits for the answer any more"
-_ABANDONED = 3  # the class of work nobody waits for any more; what it leaves in the cache still counts
-
-
-@dataclass(slots=True)
-class _Job:
-    number: int
-    request: Propose
-    name: str  # of the session it writes to
-    session: Session
-    urgency: int
-    work: Work
-    awaited: Awaited | None  # guidance
-    want: Want | Hold | None = None  # None before it has begun
-    logits: Logits | None = None  # sent last; while it holds
-    passed_over: int = 0
-    left_s: float = 0.0  # estimated, for admission
-
-    @property
-    def due(self) -> float:
-        """Monotonic seconds; infinite where it does not matter when."""
-        return self.request.due if self.request.due is not None else math.inf
 
 
 class Engine:
@@ -76,7 +57,7 @@ class Engine:
         self._policy = policy or Policy()
         self._sessions: dict[str, Session] = {}
         self._recency: Recency[str] = Recency(uses)
-        self._jobs: dict[int, _Job] = {}
+        self._jobs: dict[int, UnderWay] = {}
         self._behind: dict[str, deque[tuple[int, Propose]]] = {}  # requests that have not begun
         self._at_work: set[str] = set()  # sessions with a request that has
         self._awaited: dict[int, Awaited] = {}  # guidance, by request
@@ -107,15 +88,15 @@ class Engine:
     @property
     def busy(self) -> bool:
         """True while a step would run something or has something to tell."""
-        held = [job for job in self._jobs.values() if isinstance(job.want, Hold)]
+        held = [job for job in self._jobs.values() if job.holds]
         if self._finished or len(held) < len(self._jobs):
             return True
-        return any(map(_over, held)) if held else self._idle_work() is not None
+        return any(job.over for job in held) if held else self._idle_work() is not None
 
     @property
     def held_until(self) -> float | None:
         """Until which monotonic second it has nothing to do unless it is told something; None: for ever."""
-        held = [job.want.awaited.until for job in self._jobs.values() if isinstance(job.want, Hold)]
+        held = [job.awaited.until for job in self._jobs.values() if job.holds and job.awaited is not None]
         return min(held, default=None)
 
     @property
@@ -169,16 +150,12 @@ class Engine:
         if job.request.aside:
             self._fail(job, CANCELLED)
         else:
-            job.urgency = _ABANDONED
-            if job.awaited is not None:
-                job.awaited.give_up()
+            job.abandon()
 
     def step(self) -> None:
         """Run one planned forward; where no request waits, one of those that will be needed later."""
         self._go_on()
-        numbers = self._policy.plan(
-            [self._waiting(job, job.want) for job in self._jobs.values() if isinstance(job.want, Want)]
-        )
+        numbers = self._policy.plan([job.waiting for job in self._jobs.values() if job.rows])
         if not numbers:
             if not self._jobs:
                 self._idle()
@@ -189,17 +166,18 @@ class Engine:
         try:
             planned, logits = self._run(planned)
         except PoolExhaustedError as exc:
-            self._fail(planned[0], str(exc))
+            self._without_room(planned[0], exc)
             return
         except InferenceError as exc:
             for job in planned:
                 self._fail(job, str(exc))
             return
         self.forwards += 1
-        self.rows += len(planned)
-        for job, row in zip(planned, logits, strict=True):
+        self.rows += len(logits)
+        for job in planned:
             job.passed_over = 0
-            self._advance(job, row)
+            own, logits = logits[: len(job.rows)], logits[len(job.rows) :]
+            self._advance(job, own if isinstance(job.want, Rows) else own[0])
 
     def drain(self) -> list[tuple[int, Answer | NeedHistory | Failed]]:
         """Replies that are ready, by the numbers of their requests."""
@@ -232,7 +210,7 @@ class Engine:
 
     def _go_on(self) -> None:
         """Let those decode whose guidance is there, or will not come in time."""
-        for job in [job for job in self._jobs.values() if isinstance(job.want, Hold) and _over(job)]:
+        for job in [job for job in self._jobs.values() if job.holds and job.over]:
             if job.awaited is not None:
                 job.awaited.give_up()
             self._advance(job, job.logits)
@@ -274,10 +252,11 @@ class Engine:
         self._at_work.add(request.session)
         awaited = self._awaited.get(number)
         work = self._writer.work(session, request, awaited)
-        self._jobs[number] = _Job(
-            number, request, name, session, request.urgency, work, awaited, left_s=own_s
-        )
-        self._advance(self._jobs[number], None)
+        job = UnderWay(number, request, name, session, request.urgency, work, awaited, left_s=own_s)
+        if self.costs is not None:
+            job.left_s += self.costs.listed(request.most - 1, len(self.tokenizer.outputs) - 1)
+        self._jobs[number] = job
+        self._advance(job, None)
 
     def _admitted(self, request: Propose) -> float:
         """Seconds a request will take; raises `TooLateError` where it cannot end in time.
@@ -297,27 +276,37 @@ class Engine:
             self.costs.admit(time.monotonic(), request.due, ahead_s, own_s)
         return own_s
 
-    def _waiting(self, job: _Job, want: Want) -> Waiting:
-        _, tokens, prefill = want
-        return Waiting(job.number, job.urgency, job.due, len(tokens), prefill, job.passed_over)
+    def _run(self, planned: list[UnderWay]) -> tuple[list[UnderWay], NDArray[np.float32]]:
+        """One forward; where memory lacks, idle sessions are given back, then the leader goes alone.
 
-    def _run(self, planned: list[_Job]) -> tuple[list[_Job], NDArray[np.float32]]:
-        """One forward; where memory lacks, idle sessions are given back, then the leader goes alone."""
+        Of one job that has more rows than may share a forward, some after the others.
+        """
+        rows = [(want.cache, want.tokens) for job in planned for want in job.rows]
+        widest = self._policy.widest
+        try:
+            parts = [self._forward(rows[at : at + widest]) for at in range(0, len(rows), widest)]
+        except PoolExhaustedError:
+            if len(planned) == 1:
+                raise
+            return self._run(planned[:1])
+        return planned, np.concatenate(parts)
+
+    def _forward(self, rows: list[tuple[CacheId, list[Token]]]) -> NDArray[np.float32]:
         while True:
-            rows = [(job.want.cache, job.want.tokens) for job in planned if isinstance(job.want, Want)]
             try:
-                return planned, self.backend.forward(rows)
+                return self.backend.forward(rows)
             except PoolExhaustedError:
                 if not self._make_room():
-                    if len(planned) == 1:
-                        raise
-                    planned = planned[:1]
+                    raise
 
-    def _advance(self, job: _Job, logits: Logits | None) -> None:
+    def _advance(self, job: UnderWay, logits: Logits | None) -> None:
         """Let a job make of the logits what it will; None begins it."""
         job.logits = logits
+        self._go_on_with(job, lambda: next(job.work) if logits is None else job.work.send(logits))
+
+    def _go_on_with(self, job: UnderWay, step: Callable[[], Want | Rows | Hold]) -> None:
         try:
-            job.want = next(job.work) if logits is None else job.work.send(logits)
+            job.want = step()
         except StopIteration as stop:
             self.decisions += not job.request.warm
             self.warmed += job.request.warm
@@ -326,12 +315,19 @@ class Engine:
         except InferenceError as exc:
             self._fail(job, str(exc))
 
-    def _fail(self, job: _Job, problem: str) -> None:
+    def _without_room(self, job: UnderWay, exc: PoolExhaustedError) -> None:
+        """A request without room fails; a list of answers that lacks room for more ends with what it has."""
+        if not isinstance(job.want, Rows):
+            self._fail(job, str(exc))
+            return
+        self._go_on_with(job, lambda: job.work.throw(exc))
+
+    def _fail(self, job: UnderWay, problem: str) -> None:
         job.work.close()
         self._finished.append((job.number, Failed(problem=problem)))
         self._leave(job)  # half done: its next request brings the history
 
-    def _leave(self, job: _Job, *, keep: bool = False) -> None:
+    def _leave(self, job: UnderWay, *, keep: bool = False) -> None:
         del self._jobs[job.number]
         self._awaited.pop(job.number, None)
         self._at_work.discard(job.request.session)
@@ -390,8 +386,3 @@ class Engine:
                 self.evicted += 1
             return True
         return False
-
-
-def _over(job: _Job) -> bool:
-    """Whether a job holds no longer: its guidance is there, or will not come in time."""
-    return job.awaited is None or not job.awaited.open or time.monotonic() >= job.awaited.until

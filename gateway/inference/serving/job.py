@@ -1,8 +1,4 @@
-"""One request as a row of forwards: what it wants to append next, and what it makes of the logits.
-
-A job never touches the model: it yields tokens and is sent the logits after the last of them, so that whoever
-runs it decides when, and together with whom.
-"""
+"""One request as a row of forwards: its history, its cycle, its outputs, and then the rest of its list."""
 
 from __future__ import annotations
 
@@ -10,41 +6,22 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
 from gateway.core.spans import Spans
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.bundle.tokenizer import Token, Tokenizer
 from gateway.inference.decoding.confidence import calibrated, concentration
-from gateway.inference.decoding.decode import DecodedOutput, Distribution, OutputMask
+from gateway.inference.decoding.decode import OutputMask
 from gateway.inference.decoding.guided import Awaited
+from gateway.inference.decoding.nbest import MOST_PROPOSALS, Line
 from gateway.inference.kv.backend import CacheId, KvBackend
-from gateway.inference.messages import Answer, Propose
+from gateway.inference.messages import Answer, Other, Propose
+from gateway.inference.serving.shortlist import Shortlist
+from gateway.inference.serving.work import Hold, Logits, Row, Rows, Want, Work
 
+_LIST_SHARE = 0.25  # of a request's time must be left for others than the first answer
 PREFILL_CHUNK = 48  # tokens; whoever decides waits for one chunk at the most
-
-Logits = NDArray[np.float32]  # [vocabulary]
-
-
-class Want(NamedTuple):
-    """Tokens to append now, and to which cache."""
-
-    cache: CacheId
-    tokens: list[Token]
-    prefill: bool
-
-
-class Hold(NamedTuple):
-    """Send the same logits again once guidance is there, or its time is over."""
-
-    awaited: Awaited
-
-
-Work = Generator[Want | Hold, Logits, Answer]
 
 
 @dataclass(slots=True)
@@ -93,17 +70,6 @@ class Session:
             backend.close(cache)
 
 
-@dataclass(slots=True)
-class _Row:
-    """Outputs of one cycle that are decoded, and the logits that each is decoded from."""
-
-    start: int  # position of the first output's token
-    reach: list[Spans | None]  # by output: what one decision may change it to
-    logits: list[Logits]
-    read: list[Distribution] = field(default_factory=list)
-    decoded: list[DecodedOutput] = field(default_factory=list)
-
-
 class Writer:
     """Turns requests into work for one bundle."""
 
@@ -111,6 +77,7 @@ class Writer:
         self, bundle: Bundle, tokenizer: Tokenizer, masks: tuple[OutputMask, ...], backend: KvBackend
     ) -> None:
         self._bundle, self._tokenizer, self._masks, self._backend = bundle, tokenizer, masks, backend
+        self._shortlist = Shortlist(tokenizer, masks, backend)
         self._hop = bundle.hop_cycles if bundle.manifest.window.mode == "hop" else 0
 
     def history(self, request: Propose) -> list[Token]:
@@ -147,7 +114,7 @@ class Writer:
 
     def work(self, session: Session, request: Propose, awaited: Awaited | None = None) -> Work:
         """The answer to a request, step by step; decoded along guidance where that is `awaited` and comes."""
-        began = time.perf_counter()
+        began, arrived = time.perf_counter(), time.monotonic()
         if request.history is not None:
             yield from self._prefill(session, request)
         following = request.history is None and request.cycle == session.cycle + 1
@@ -165,20 +132,22 @@ class Writer:
         self._forget_unseen(session)
         if request.warm:
             yield Want(session.cache, pending + observed, prefill=True)
-            session.tail, decoded = observed, []
+            session.tail, lines = observed, [Line()]
         else:
-            reach = self._reach(request)
-            decoded = yield from self._decode(session, pending + observed, reach, awaited)
+            row = yield from self._decode(session, pending + observed, self._reach(request), awaited)
+            lines = yield from self._listed(row, request, awaited, arrived)
         self._backend.settle(session.cache, session.base)
         session.cycle, session.seen, session.before = request.cycle, values, before
         span = self._backend.span(session.cache)
+        decoded = lines[0].outputs
+        sure = [
+            calibrated(self._bundle.manifest, values, _numbers(request.in_force), before, line.outputs)
+            for line in lines
+            if line.outputs
+        ]
         return Answer(
             raws=tuple(output.raw for output in decoded),
-            confidence=(
-                calibrated(self._bundle.manifest, values, _numbers(request.in_force), before, decoded)
-                if decoded
-                else 0.0
-            ),
+            confidence=sure[0] if sure else 0.0,
             concentration=concentration(decoded) if decoded else 0.0,
             masked_out=tuple(output.masked_out for output in decoded),
             clamped=sum(
@@ -190,6 +159,7 @@ class Writer:
             engine_ms=(time.perf_counter() - began) * 1e3,
             guided=awaited is not None and awaited.guidance is not None,
             because=awaited.because if awaited is not None else "",
+            others=tuple(_other(line, confidence) for line, confidence in zip(lines, sure, strict=False))[1:],
         )
 
     def _prefill(self, session: Session, request: Propose) -> Generator[Want, Logits]:
@@ -231,22 +201,33 @@ class Writer:
 
     def _decode(
         self, session: Session, tokens: list[Token], reach: list[Spans | None], awaited: Awaited | None
-    ) -> Generator[Want | Hold, Logits, list[DecodedOutput]]:
+    ) -> Generator[Want | Hold, Logits, Row]:
         """Append and decode; each output is rounded to its register value before the next one sees it.
 
         While guidance is on its way all outputs are decoded without. Those that it changes nothing of stay.
         """
         logits = session.first_logits = yield Want(session.cache, tokens, prefill=False)
         session.tail = tokens[-len(self._tokenizer.inputs) :]
-        row = _Row(self._backend.span(session.cache).end, reach, [logits])
+        row = Row(session.cache, self._backend.span(session.cache).end, reach, [logits])
         if awaited is not None and awaited.open:
             yield from self._decode_row(session, row, None)
             if awaited.open:
                 yield Hold(awaited)
         yield from self._decode_row(session, row, awaited)
-        return row.decoded
+        return row
 
-    def _decode_row(self, session: Session, row: _Row, awaited: Awaited | None) -> Generator[Want, Logits]:
+    def _listed(
+        self, row: Row, request: Propose, awaited: Awaited | None, arrived: float
+    ) -> Generator[Rows, Logits, list[Line]]:
+        """The answer, and behind it as many others as are wanted; none where little time is left."""
+        late = request.due is not None and time.monotonic() > request.due - _LIST_SHARE * (
+            request.due - arrived
+        )
+        if request.most <= 1 or late:
+            return [Line(tuple(row.decoded))]
+        return (yield from self._shortlist.lines(row, awaited, min(request.most, MOST_PROPOSALS)))
+
+    def _decode_row(self, session: Session, row: Row, awaited: Awaited | None) -> Generator[Want, Logits]:
         """Decode all outputs, again from the first on that what is `awaited` would have otherwise."""
         for at, (mask, codec) in enumerate(zip(self._masks, self._tokenizer.outputs, strict=True)):
             permitted = row.reach[at]
@@ -282,6 +263,15 @@ class Writer:
             return
         end = self._backend.span(session.cache).end
         self._backend.forget_before(session.cache, end - self._bundle.manifest.window.length + 1)
+
+
+def _other(line: Line, confidence: float | None) -> Other:
+    return Other(
+        raws=tuple(line.raws),
+        confidence=confidence,
+        masked_out=tuple(output.masked_out for output in line.outputs),
+        share=line.share,
+    )
 
 
 def chunks(tokens: int) -> int:

@@ -21,6 +21,7 @@ class Waiting:
     tokens: int  # of its next forward
     prefill: bool
     passed_over: int  # forwards without it since it last ran
+    rows: int = 1  # of its next forward
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,12 @@ class Policy:
         leader = order[0]
         if leader.prefill:
             return (leader.number,)
-        along = [w.number for w in order[1:] if not w.prefill and w.tokens == leader.tokens]
-        return (leader.number, *along[: self.widest - 1])
+        planned, room = [leader.number], self.widest - leader.rows
+        for each in order[1:]:
+            if not each.prefill and each.tokens == leader.tokens and each.rows <= room:
+                planned.append(each.number)
+                room -= each.rows
+        return tuple(planned)
 
     def _rank(self, w: Waiting) -> tuple[bool, int, bool, float, int]:
         if w.passed_over >= self.patience:

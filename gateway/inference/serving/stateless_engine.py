@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle.stateless import StatelessBundle
 from gateway.inference.decoding.confidence import concentration, looked_up
-from gateway.inference.decoding.decode import DecodedOutput, OutputRange
+from gateway.inference.decoding.decode import Option, OutputRange
 from gateway.inference.decoding.guided import Awaited
+from gateway.inference.decoding.nbest import MOST_PROPOSALS, Line, grown
 from gateway.inference.decoding.stateless_decode import OutputReader
 from gateway.inference.kv.backend import PoolStatistics, ProviderTruth
 from gateway.inference.kv.ort_session import Provider
-from gateway.inference.messages import Answer, Cycle, Failed, NeedHistory, Propose
+from gateway.inference.messages import Answer, Cycle, Failed, NeedHistory, Other, Propose
 from gateway.inference.serving.costs import Costs
 from gateway.inference.serving.engine import CANCELLED
 from gateway.inference.serving.job import exact_numbers
@@ -295,28 +296,36 @@ class StatelessEngine:
             awaited=None if until is None else Awaited(until),
         )
 
-    def _decoded(self, job: _Job) -> list[DecodedOutput]:
-        """One output after the other, each among what its guidance and its most change leave."""
+    def _lines(self, job: _Job) -> list[Line]:
+        """One output after the other, each among what its guidance and its most change leave; the n best."""
         if job.awaited is not None:
             job.awaited.give_up()
-        decoded: list[DecodedOutput] = []
-        for reader, part, in_force in zip(self.readers, job.parts, job.acting, strict=True):
-            permitted = reader.limits.reach(in_force)
-            if job.awaited is not None:
-                fixed = [each.raw for each in decoded]
-                permitted = job.awaited.counts(fixed, reader.limits, len(self.readers), permitted)
-            decoded.append(reader.read(part, permitted))
-        return decoded
+        most = max(1, min(job.request.most, MOST_PROPOSALS))
+        lines = [Line()]
+        for part in job.parts:
+            level = [(line, self._options(job, line, part, most, first=line is lines[0])) for line in lines]
+            lines = [each.line for each in grown(level, most)]
+        return lines
+
+    def _options(
+        self, job: _Job, line: Line, part: NDArray[np.generic], most: int, *, first: bool
+    ) -> list[Option]:
+        """What a line's next output may be. Where guidance of the first leads nowhere, nothing guides on."""
+        reader = self.readers[len(line.outputs)]
+        permitted = reader.limits.reach(job.acting[len(line.outputs)])
+        if job.awaited is not None and first:
+            permitted = job.awaited.counts(line.raws, reader.limits, len(self.readers), permitted)
+        elif job.awaited is not None:
+            permitted = job.awaited.left(line.raws, reader.limits, permitted)
+        return [] if permitted == () else reader.options(part, permitted, most)
 
     def _answer(self, job: _Job) -> Answer:
-        decoded, awaited = self._decoded(job), job.awaited
-        saying = [
-            output for output, reader in zip(decoded, self.readers, strict=True) if reader.with_probabilities
-        ]
-        sure = concentration(saying or decoded)
+        lines, awaited = self._lines(job), job.awaited
+        decoded = lines[0].outputs
+        sure, *others = map(self._sure, lines)
         return Answer(
             raws=tuple(output.raw for output in decoded),
-            confidence=looked_up(self._bundle.manifest.confidence, sure) if job.familiar else 0.0,
+            confidence=self._confidence(job, sure),
             concentration=sure,
             masked_out=tuple(output.masked_out for output in decoded),
             clamped=job.clamped,
@@ -325,7 +334,27 @@ class StatelessEngine:
             engine_ms=(time.perf_counter() - job.began) * 1e3,
             guided=awaited is not None and awaited.guidance is not None,
             because=awaited.because if awaited is not None else "",
+            others=tuple(
+                Other(
+                    raws=tuple(line.raws),
+                    confidence=self._confidence(job, share),
+                    masked_out=tuple(output.masked_out for output in line.outputs),
+                    share=line.share,
+                )
+                for line, share in zip(lines[1:], others, strict=True)
+            ),
         )
+
+    def _sure(self, line: Line) -> float:
+        saying = [
+            output
+            for output, reader in zip(line.outputs, self.readers, strict=True)
+            if reader.with_probabilities
+        ]
+        return concentration(saying or line.outputs)
+
+    def _confidence(self, job: _Job, sure: float) -> float | None:
+        return looked_up(self._bundle.manifest.confidence, sure) if job.familiar else 0.0
 
 
 _WARM = Answer(
