@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway.inference.bundle.files import MODEL_FILE, BundleError
-from gateway.inference.bundle.manifest import GATE_FILE, REFERENCE_FILE, Bundle, load_bundle
+from gateway.inference.bundle.gate_record import Run, read_gate_record
+from gateway.inference.bundle.manifest import REFERENCE_FILE, Bundle, load_bundle
 from gateway.inference.bundle.tokenizer import Token, Tokenizer
 from gateway.inference.kv.block_pool import BlockPool, Sequence
 from gateway.inference.kv.ort_session import PagedSession
-
-_Record = list[list[tuple[tuple[str, ...], tuple[str, ...]]]]  # runs, cycles, (measured, in force)
 
 Rows = NDArray[np.float64]
 
@@ -48,10 +46,9 @@ class Accuracy:
 
 def measure(bundle: Bundle) -> Accuracy:
     """The figures of a bundle that ships its float32 twin and held-out cycles."""
-    missing = [name for name in (REFERENCE_FILE, GATE_FILE) if name not in bundle.manifest.files]
-    if missing:
-        raise BundleError(bundle.directory, f"no {', '.join(missing)}: export it again with its float32 twin")
-    record = msgspec.json.decode((bundle.directory / GATE_FILE).read_bytes(), type=_Record)
+    if REFERENCE_FILE not in bundle.manifest.files:
+        raise BundleError(bundle.directory, f"no {REFERENCE_FILE}: export it again with its float32 twin")
+    record = read_gate_record(bundle)
     quantized, reference = (
         _rows(bundle, bundle.directory / name, record) for name in (MODEL_FILE, REFERENCE_FILE)
     )
@@ -75,7 +72,7 @@ def measure(bundle: Bundle) -> Accuracy:
     )
 
 
-def _rows(bundle: Bundle, graph: Path, record: _Record) -> Rows:
+def _rows(bundle: Bundle, graph: Path, record: list[Run]) -> Rows:
     """Logits that decide outputs, `[cycles, outputs, vocabulary]`, every run read in one piece."""
     manifest = bundle.manifest
     tokenizer = Tokenizer(manifest)

@@ -24,12 +24,15 @@ from gateway.inference.bundle.files import (
     read_description,
     weights_beside,
 )
+from gateway.inference.bundle.manifest import GATE_FILE, GOLDEN_FILE, REFERENCE_FILE
 from gateway.inference.decision_model import ranges_of
 from gateway.inference.serving.serving import Size, start_engine
 
 
 def seal(directory: Path) -> AnyBundle:
     """Write size and SHA-256 of the bundle's files: the graph, what it keeps beside it, and what was listed.
+
+    Also of a float32 graph, held-out cycles and golden answers, by their names, where they are there.
 
     Raises `BundleError` where the bundle is not usable then; the description is changed all the same.
     """
@@ -41,7 +44,8 @@ def seal(directory: Path) -> AnyBundle:
         raise BundleError(
             directory, f"{BUNDLE_FILE} is no bundle description: begin with one from the manual"
         )
-    listed = description.get("files", {})
+    beside = (name for name in (REFERENCE_FILE, GATE_FILE, GOLDEN_FILE) if (directory / name).exists())
+    listed = dict.fromkeys((*beside, *description.get("files", {})))
     found = {MODEL_FILE: measured(directory, MODEL_FILE)}
     found |= {name: measured(directory, name) for name in (*weights_beside(directory), *listed)}
     description["files"] = msgspec.to_builtins(found)

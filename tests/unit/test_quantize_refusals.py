@@ -96,7 +96,7 @@ def _with(name: str, content: bytes) -> Callable[[Path], None]:
         (_without("gate.json"), r"it has no gate.json, the held-out cycles"),
         (_with("reference.onnx", b"no graph"), r"is no ONNX graph .*: export it again"),
         (_with("gate.json", b'[[["1"]]]'), r"gate.json is no record of held-out cycles"),
-        (_with("gate.json", b"[]"), r"gate.json has no cycles: write some held-out ones"),
+        (_with("gate.json", b"[]"), r"gate.json has no cycles: write it again with `o3ctl model hold-out`"),
     ],
 )
 def test_a_source_that_lacks_something_is_refused(

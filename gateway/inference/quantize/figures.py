@@ -11,19 +11,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.inference.bundle.files import BundleError
+from gateway.inference.bundle.gate_record import Run, read_gate_record
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.bundle.tokenizer import Token, Tokenizer
 from gateway.inference.kv.backend import KvBackend
 from gateway.inference.kv.ort_session import Provider
 from gateway.inference.quantize.recipes import RECIPES
-from gateway.inference.quantize.twin import held_out, twin_of
+from gateway.inference.quantize.twin import twin_of
 from gateway.inference.serving.backends import make_backend
 from gateway.inference.training.paired import Length, cycles_of, objective, plant_of
 
 Progress = Callable[[str, float], None]  # a stage's name, and how much of it is done, from 0 to 1
 Rows = NDArray[np.float64]
-Cycle = tuple[tuple[str, ...], tuple[str, ...]]  # measured, in force
 
 _NAMES = ("relative_l2", "row_p99", "top1_delta", "expected_action_error_of_span", "objective_over_twin")
 
@@ -77,7 +76,7 @@ def measure(
     bundle: Bundle, length: Length, provider: Provider = "cpu", progress: Progress = lambda _, __: None
 ) -> Figures:
     """All figures; raises `BundleError` where the bundle lacks its twin or its held-out cycles."""
-    held_out(bundle)
+    read_gate_record(bundle)
     bundle = _on_trial(bundle)
     with twin_of(bundle) as twin:
         progress("logits", 0.0)
@@ -129,16 +128,9 @@ def _loop(
 
 def deciding_rows(bundle: Bundle, provider: Provider) -> Rows:
     """Logits that decide outputs, `[cycles, outputs, vocabulary]`, read cycle by cycle as an engine does."""
-    path = held_out(bundle)
-    try:
-        record = msgspec.json.decode(path.read_bytes(), type=list[list[Cycle]])
-        backend = _backend(bundle, provider, max(map(len, record), default=0))
-        rows = list(itertools.chain.from_iterable(_run(bundle, backend, run) for run in record))
-    except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as exc:
-        problem = f"{path.name} is no record of held-out cycles ({exc}): write it again"
-        raise BundleError(bundle.directory, problem) from exc
-    if not rows:
-        raise BundleError(bundle.directory, f"{path.name} has no cycles: write some held-out ones")
+    record = read_gate_record(bundle)
+    backend = _backend(bundle, provider, max(map(len, record)))
+    rows = list(itertools.chain.from_iterable(_run(bundle, backend, run) for run in record))
     return np.array(rows, dtype=np.float64)
 
 
@@ -149,7 +141,7 @@ def _backend(bundle: Bundle, provider: Provider, cycles: int) -> KvBackend:
     return make_backend(bundle, provider=provider, pages=-(-longest // bundle.manifest.block) + 3)
 
 
-def _run(bundle: Bundle, backend: KvBackend, run: list[Cycle]) -> list[list[NDArray[np.float32]]]:
+def _run(bundle: Bundle, backend: KvBackend, run: Run) -> list[list[NDArray[np.float32]]]:
     tokenizer, window, each = Tokenizer(bundle.manifest), bundle.manifest.window, bundle.tokens_per_cycle
     cache, rows, before = backend.open(), [], list[list[Token]]()
     new: list[Token] = [tokenizer.begin]

@@ -16,8 +16,9 @@ import onnxruntime
 
 from gateway.core.durable import sync_folder
 from gateway.core.errors import InferenceError
-from gateway.inference.bundle.files import BUNDLE_FILE, MODEL_FILE, BundleError
-from gateway.inference.bundle.manifest import GATE_FILE, GOLDEN_FILE, REFERENCE_FILE, Bundle, Manifest
+from gateway.inference.bundle.files import BUNDLE_FILE, MODEL_FILE
+from gateway.inference.bundle.gate_record import read_gate_record
+from gateway.inference.bundle.manifest import GOLDEN_FILE, REFERENCE_FILE, Bundle, Manifest
 from gateway.inference.decision_model import ranges_of
 from gateway.inference.golden import Golden, ranged, written
 from gateway.inference.kv.ort_session import Provider
@@ -107,11 +108,12 @@ def finish(
 
 
 def take_along(source: Bundle, staging: Path, reference: Path) -> None:
-    """Copy what a bundle needs beside its graph: the float32 one, the held-out cycles, golden questions."""
+    """Copy what a bundle needs beside its graph: the float32 one, the held-out cycles, golden questions.
+
+    Raises `BundleError` where there are no held-out cycles.
+    """
     shutil.copyfile(reference, staging / REFERENCE_FILE)
-    if GATE_FILE not in source.manifest.files:
-        problem = f"it has no {GATE_FILE}, the held-out cycles that figures are measured on: add it and seal"
-        raise BundleError(source.directory, problem)
+    read_gate_record(source)
     for name in source.manifest.files:
         if name not in {MODEL_FILE, REFERENCE_FILE}:
             shutil.copyfile(source.directory / name, staging / name)

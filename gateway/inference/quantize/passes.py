@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from gateway.inference.bundle.made import KvType
 from gateway.inference.bundle.manifest import Architecture
+from gateway.inference.quantize.gemm import as_matmuls, gemms
 from gateway.inference.quantize.graphs import Graph
 from gateway.inference.quantize.half import HALVES, to_half
 from gateway.inference.quantize.kernels import not_on_cpu
@@ -30,6 +31,8 @@ def apply(
     With `device` `cpu` what the CPU provider cannot run in a half type stays in float32; else nothing does.
     """
     keep_kv(graph, architecture, kv)
+    if recipe.kind != "none":
+        as_matmuls(graph)
     wanted = bits_of(graph, recipe)
     steps: dict[str, int] = {}
     for bits in wanted.values():
@@ -48,4 +51,4 @@ def apply(
 
 def matrices(graph: Graph) -> int:
     """How often `apply` may call `advance`."""
-    return len({node.input[1] for node in graph.matmuls()})
+    return len({node.input[1] for node in (*graph.matmuls(), *gemms(graph))})

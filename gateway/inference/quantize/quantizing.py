@@ -10,7 +10,7 @@ import msgspec
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle.files import MODEL_FILE
 from gateway.inference.bundle.made import KV_TYPES, KvType, Made
-from gateway.inference.bundle.manifest import Quantization
+from gateway.inference.bundle.manifest import PAGED, Quantization
 from gateway.inference.kv.ort_session import Provider, providers_for
 from gateway.inference.quantize.figures import Progress
 from gateway.inference.quantize.graphs import Graph
@@ -25,7 +25,7 @@ _LEAST_BLOCK, _MOST_BLOCK = 16, 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is to be made of `source`, and where. `kv` and the block's size may be left to the recipe."""
+    """What is to be made of `source`, and where. `kv` may be left to the recipe."""
 
     source: Path
     output: Path
@@ -39,14 +39,15 @@ class Wish:
 def quantize(wish: Wish, progress: Progress = lambda _, __: None) -> Result:
     """Make, measure, gate, put into place. Raises `InferenceError`; `output` does not exist then."""
     recipe = recipe_named(wish.recipe)
-    kv = _kv(wish.kv or recipe.kv)
     if wish.device not in {"cpu", "cuda"}:
         raise InferenceError(f"device `{wish.device}` is not known: use `cpu` or `cuda`")
     if wish.block & (wish.block - 1) or not _LEAST_BLOCK <= wish.block <= _MOST_BLOCK:
         raise InferenceError(f"a block has 16, 32, 64, 128 or 256 numbers, not {wish.block}")
+    source = load_decoder(wish.source)
+    own = recipe.kv if source.manifest.backend in PAGED else "float32"  # exports bring their own
+    kv = _kv(wish.kv or own)
     if (recipe.kind, kv) == ("none", "float32"):
         raise InferenceError("recipe `fp32` changes nothing by itself: add --kv float16 or --kv int8")
-    source = load_decoder(wish.source)
     reference = float32_graph(source)
     with beside(wish.output) as staging:
         take_along(source, staging, reference)

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.inference.bundle.any_bundle import load_any
 from gateway.inference.bundle.files import BUNDLE_FILE, MODEL_FILE, BundleError, FileSpec, measured
-from gateway.inference.bundle.manifest import GATE_FILE, REFERENCE_FILE, Bundle, Quantization
+from gateway.inference.bundle.manifest import REFERENCE_FILE, Bundle, Quantization
 
 WHOLE = Quantization(kind="none", bits=32, block=0)
 
@@ -21,7 +21,11 @@ def load_decoder(directory: Path) -> Bundle:
     """The bundle in `directory`; raises `BundleError`, also for a model that keeps no history of tokens."""
     bundle = load_any(directory)
     if not isinstance(bundle, Bundle):
-        problem = "it is a stateless model and has no keys and values: these tools are for decoders"
+        problem = (
+            "it is a stateless model, and these tools are for decoders: they keep matrices, keys and values "
+            "smaller and are held to a decoder's tokens; make a stateless model smaller where it is exported "
+            "(such as by onnxruntime.quantization), measure it there, and seal it again"
+        )
         raise BundleError(directory, problem)
     return bundle
 
@@ -38,17 +42,6 @@ def float32_graph(bundle: Bundle) -> Path:
         f"as {REFERENCE_FILE} and seal the bundle, or use the bundle it was made of"
     )
     raise BundleError(bundle.directory, problem)
-
-
-def held_out(bundle: Bundle) -> Path:
-    """The held-out cycles; raises `BundleError` where the bundle lacks them."""
-    if GATE_FILE not in bundle.manifest.files:
-        problem = (
-            f"it has no {GATE_FILE}, the held-out cycles its figures are measured on: write them beside it "
-            "(a list of runs, of cycles, of measured and in-force values as text) and seal the bundle"
-        )
-        raise BundleError(bundle.directory, problem)
-    return bundle.directory / GATE_FILE
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import msgspec
 
 from gateway.inference.bundle.described import FORMAT, Confidence
 from gateway.inference.bundle.files import BUNDLE_FILE, MODEL_FILE, FileSpec
+from gateway.inference.bundle.gate_record import written_gate_record
 from gateway.inference.bundle.manifest import (
     GATE_FILE,
     GOLDEN_FILE,
@@ -74,13 +75,13 @@ def write_gate_record(directory: Path, runs: Runs) -> None:
     """Held-out cycles for the accuracy gate, as exact decimals."""
     rows = [
         [
-            [[f"{value:g}" for value in measured], [f"{value:g}" for value in applied]]
+            (tuple(f"{value:g}" for value in measured), tuple(f"{value:g}" for value in applied))
             for measured, applied in zip(run_measured[1:], run_applied[1:], strict=True)
         ]
         for run_measured, run_applied in zip(runs.measured, runs.in_force, strict=True)
     ]
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / GATE_FILE).write_bytes(msgspec.json.encode(rows))
+    (directory / GATE_FILE).write_bytes(written_gate_record(rows))
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> Manifest:
