@@ -50,6 +50,25 @@ def test_levels_that_are_closed_again_do_not_add_up() -> None:
     parse("min(" + ", ".join("if b then 1 else 2" for _ in range(60)) + ")")
 
 
+# Nor do they make room: what follows may be as deep as if it stood alone.
+@pytest.mark.parametrize(
+    "closed", ["(a)", "-a", "abs(a)", "(if b then 1 else 2)", "count(not b)", "vote(max, a, b)"]
+)
+def test_levels_that_are_closed_again_leave_no_more_room_than_before(closed: str) -> None:
+    before = " + ".join([closed] * 12)
+    parse(f"{before} + {'(' * 40}a{')' * 40}")
+    at, problem = refused(f"{before} + {'(' * 41}a{')' * 41}")
+    assert (at, problem) == (len(before) + 43, "the expression is nested deeper than 40 levels")
+
+
+@pytest.mark.parametrize("text", ["a > 1 for", "a > 1 for 10", "a > 1 for s", "a > 1 for 10 days"])
+def test_a_duration_is_a_number_and_a_unit(text: str) -> None:
+    assert refused(text) == (
+        9 if text.endswith("for") else 10,
+        "expected a duration such as `10 s` after `for`",
+    )
+
+
 def test_four_thousand_characters_are_read_and_one_more_is_not() -> None:
     text = "a < 1"
     parse(text.ljust(4_000))
