@@ -30,7 +30,7 @@ def test_the_work_gives_way_and_the_caller_stays_as_it_was() -> None:
     assert _standing() == before
 
 
-def test_what_takes_too_long_goes_on_as_urgent_as_anything() -> None:
+def test_what_takes_too_long_gets_a_share() -> None:
     waited = threading.Event()
 
     def work() -> tuple[int, int]:
@@ -47,7 +47,7 @@ def test_where_nobody_may_raise_it_again_it_keeps_a_share(monkeypatch: pytest.Mo
     policy, nice = giving_way(_standing, _LONG_S)
 
     assert policy == before[0]
-    assert nice == before[1] + 10 or before[1] > 9
+    assert nice == min(19, before[1] + 5)
     assert _standing() == before
 
 

@@ -35,7 +35,7 @@ log = structlog.get_logger().bind(component="inference")
 
 _MODULE = "gateway.inference.serving.worker"
 _LOAD_S = 30.0
-_GIVE_WAY_S = 5.0  # a worker beside the one that serves gets ready in idle time, but not for ever
+_GIVE_WAY_S = 3.0  # a worker beside the one that serves gets ready in idle time, but not for ever
 _RAISED_S = 5.0
 _WARM_S = 2.0  # readiness does not wait longer for sessions that are made ready
 _MOST_WARMED = 32
@@ -170,8 +170,7 @@ class EngineWorker:
         worker = NumberedWorker(_MODULE, arguments, name=name)
         try:
             await worker.start()
-            reply = decode_reply(await worker.ask(encode(Load(outputs=self._limits)), _LOAD_S))
-            ready = self._accepted(reply)
+            ready = self._accepted(await self._loaded(worker))
             held = await self._warmed(worker, self._warm())
         except (InferenceError, WorkerLostError, msgspec.DecodeError, OSError) as exc:
             await worker.aclose(0.0)
@@ -212,6 +211,16 @@ class EngineWorker:
             and answer.exception() is None
             and isinstance(decode_reply(answer.result()), Answer)
         )
+
+    async def _loaded(self, worker: NumberedWorker) -> Reply:
+        try:
+            return decode_reply(await worker.ask(encode(Load(outputs=self._limits)), _LOAD_S))
+        except WorkerLostError as exc:
+            message = (
+                f"{exc}, while it loaded and tested the model: its graph may not end, or ask for more memory "
+                "than a model gets; use a smaller model, or export it without loops"
+            )
+            raise InferenceError(message) from exc
 
     def _accepted(self, reply: Reply) -> Ready:
         if not isinstance(reply, Ready):

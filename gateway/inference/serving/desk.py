@@ -14,6 +14,7 @@ import msgspec
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle.any_bundle import load_any
 from gateway.inference.decoding.decode import OutputRange
+from gateway.inference.kv.ort_session import providers_for
 from gateway.inference.messages import (
     Cancel,
     Failed,
@@ -28,6 +29,7 @@ from gateway.inference.messages import (
     decode_request,
     encode,
 )
+from gateway.inference.serving.bounds import bound_memory
 from gateway.inference.serving.serving import ServingEngine, Size, start_engine
 from gateway.supervision.frames import Frames, send
 from gateway.supervision.numbered import numbered, parted
@@ -108,7 +110,7 @@ class Desk:
                     self._engine.release(request.session)
                 self._reply(number, _statistics(self._engine))
         except InferenceError as exc:
-            self._reply(number, Failed(problem=str(exc)))
+            self._reply(number, Failed(problem=" ".join(str(exc).split())))  # the runtime's have lines
         except msgspec.DecodeError as exc:
             self._reply(number, Failed(problem=f"not a request: {exc}"))
 
@@ -131,6 +133,8 @@ def _load(request: Load, directory: Path, size: Size) -> tuple[ServingEngine, Re
         OutputRange(Fraction(limits.scale), Fraction(limits.offset), limits.low, limits.high, limits.most)
         for limits in request.outputs
     )
+    if providers_for(size.provider)[0] == "CPUExecutionProvider":  # others map far more than they use
+        bound_memory(bundle, size.pages)
     engine, shown = start_engine(bundle, outputs, size)
     gc.collect()
     gc.freeze()

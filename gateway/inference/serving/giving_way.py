@@ -15,20 +15,21 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 _IDLE, _ORDINARY = 5, 3  # Linux's SCHED_IDLE, and SCHED_BATCH as every worker runs; see `supervision.worker`
-_NICE = 10  # a ninth of what a busy neighbour gets, on one core
+_NICE = 5  # a third of what a busy neighbour gets, on one core
 
 
 def giving_way(work: Callable[[], _T], patience_s: float) -> _T:
-    """What `work` gives, or raises. What takes longer than `patience_s` goes on as urgent as anything.
+    """What `work` gives, or raises. After `patience_s` it gets a share of the time that others want, too.
 
-    Idle threads get next to nothing beside busy ones. Where a thread may not be raised again, it is only
-    nice from the start, which leaves it a share.
+    Idle threads get next to nothing beside busy ones. Where a thread may not be raised again, it has its
+    share from the start.
     """
     done: Future[_T] = Future()
     worker = threading.Thread(target=_done, args=(work, done), name="giving-way")
     worker.start()
     worker.join(patience_s)
     if worker.is_alive() and worker.native_id is not None:
+        _be_nice(worker.native_id)
         _schedule(worker.native_id, _ORDINARY)
     return done.result()
 
@@ -48,8 +49,7 @@ def _give_way() -> None:
     if _can_come_back():
         _schedule(own, _IDLE)
     else:
-        with contextlib.suppress(AttributeError, OSError):  # not on this system, or not allowed
-            os.setpriority(os.PRIO_PROCESS, own, _NICE)
+        _be_nice(own)
 
 
 def _can_come_back() -> bool:
@@ -64,6 +64,11 @@ def _can_come_back() -> bool:
     trial.start()
     trial.join()
     return found == [True]
+
+
+def _be_nice(thread: int) -> None:
+    with contextlib.suppress(OSError):  # it has ended
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
 
 
 def _schedule(thread: int, policy: int) -> bool:
