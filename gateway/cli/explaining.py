@@ -120,6 +120,8 @@ def _print_facts(out: Console, view: DecisionView) -> None:
         out.print(f"  decoding {view.decoding} (information; the whole block was checked all the same)")
         masked = ", ".join(f"{tag} {100 * mass:.1f} %" for tag, mass in view.masked_out.items())
         out.print(f"  probability masked out: {masked or 'not told'}")
+    if view.shortlist:
+        out.print(f"  {view.shortlist} (information; each was checked as if it were alone)")
     if view.confidence is not None:
         # S29: confidence is information and never stands beside the verdict.
         out.print(f"  model confidence {view.confidence:.2f} (information; no verdict depends on it)")

@@ -332,7 +332,8 @@ class DecisionPoint(Section):
 
     An output that a repair kept back goes on towards a proposal only with room for `release_margin` of its
     range to spare, until no repair has kept it back for `release_after` (S12). With `guided` the model
-    decodes among what the rules in force can still permit; the check is the same.
+    decodes among what the rules in force can still permit; of its `n_best` proposals the first that is
+    permitted is taken, before one is repaired. The check is the same.
     """
 
     id: Name
@@ -353,6 +354,7 @@ class DecisionPoint(Section):
     release_after: Duration = 60.0
     repair_limit: RepairLimits | Literal["off"] = RepairLimits()
     guided: StrictBool = False
+    n_best: Annotated[StrictInt, Field(ge=1, le=8)] = 1
     binding_sheet: FileBeside | None = None
 
 

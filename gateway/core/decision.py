@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NewType
 
@@ -69,6 +69,12 @@ class Proposal:
     decoding: Decoding | None = field(
         default=None, compare=False
     )  # of a model's, where guidance was asked for
+    masked_out: Mapping[TagId, float] = field(default_factory=dict, compare=False)  # of a model's probability
+    others: tuple[Proposal, ...] = field(default=(), compare=False)  # of the same model, the likeliest first
+
+    def alone(self) -> Proposal:
+        """Only what a check depends on."""
+        return replace(self, decoding=None, masked_out={}, others=())
 
     def engineering(self) -> dict[TagId, Fraction]:
         """Tag to exact engineering value."""
@@ -290,6 +296,35 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver:
+    """A proposal of a model's list that a check did not permit."""
+
+    rank: int  # from 1
+    values: tuple[RegisterValue, ...]
+    confidence: float | None
+    counterexample: Counterexample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortlist:
+    """A model's proposals of one decision, best first. Information: each was checked as if it were alone."""
+
+    length: int
+    rank: int  # of the proposal on record, from 1
+    passed_over: tuple[PassedOver, ...] = ()  # others that were checked, in their order
+
+    def said(self) -> str:
+        """In words, for people."""
+        refused = ", ".join(
+            f"{each.rank} by `{each.counterexample.module}/{each.counterexample.constraint}`"
+            for each in self.passed_over
+        )
+        return f"proposal {self.rank} of {self.length} of the model" + (
+            f"; not permitted: {refused}" if refused else ""
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
     """One check as it was asked and answered: enough to repeat it."""
 
@@ -324,3 +359,4 @@ class DecisionRecord:
     shadow: tuple[Finding, ...] = ()  # what modules in shadow say of what was let out, or proposed; no effect
     overrides: tuple[Override, ...] = ()  # in force under the rule set of the outcome, by name (S25)
     decoding: Decoding | None = None  # how the model's proposal was decoded; None: nobody guided it
+    shortlist: Shortlist | None = None  # what the proposal was one of; None: of nothing

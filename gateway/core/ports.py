@@ -73,7 +73,8 @@ class Proposer(Protocol):
     """A model that proposes setpoints.
 
     With a `guide` it decodes along its guidance where that comes in time, and says so in the proposal's
-    `decoding`; without one it proposes what it would.
+    `decoding`; without one it proposes what it would. Where `most` proposals are wanted, the first is what it
+    would be alone, and those after it, as many as there are, are its `others`.
     """
 
     async def propose(
@@ -82,6 +83,7 @@ class Proposer(Protocol):
         previous: Mapping[TagId, Fraction],
         deadline: Deadline,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
         """Wanted setpoints; raises `InferenceError` or `WorkerLostError`."""
         ...
@@ -92,6 +94,7 @@ class Proposer(Protocol):
         previous: Mapping[TagId, Fraction],
         deadline: Deadline,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
         """The same for inputs that are not the plant's own (what-if, S20): nothing of them is remembered."""
         ...

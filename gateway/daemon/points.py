@@ -62,6 +62,7 @@ def point_settings(config: GatewayConfig, point: DecisionPoint) -> PointSettings
         release_after_s=point.release_after,
         repair_limit=None if point.repair_limit == "off" else _repair_limit(point.repair_limit),
         guided=point.guided,
+        n_best=point.n_best,
     )
 
 

@@ -111,6 +111,7 @@ def decision_view(
         overridden=phrase(record.overrides),
         decoding=record.decoding.said() if record.decoding else "",
         masked_out={t: round(m, 6) for t, m in record.decoding.masked_out.items()} if record.decoding else {},
+        shortlist=record.shortlist.said() if record.shortlist else "",
         shadow=[sentence for f in record.shadow if (sentence := _would_have_said(f))],
     )
 

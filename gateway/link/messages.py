@@ -127,6 +127,7 @@ class DecisionView(msgspec.Struct, frozen=True, tag="decision"):
     reported: list[str] = []  # `module/constraint: message`, violated and informational or only watched
     decoding: str = ""  # whether the model was guided, in words; empty where nobody asked
     masked_out: dict[str, float] = {}  # by output: share of the model's probability that was masked out
+    shortlist: str = ""  # which of the model's proposals it is about, in words; empty where it had one
     shadow: list[str] = []  # what modules in shadow would have said, one sentence each; no effect
     overridden: str = (
         ""  # `with ... overridden until ... by A, confirmed by B`; empty where nothing was (S25)

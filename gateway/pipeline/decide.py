@@ -28,6 +28,7 @@ from gateway.core.tagstore import Snapshot, TagStore
 from gateway.pipeline.guided import GuidedDecoding
 from gateway.pipeline.point import Point
 from gateway.pipeline.rules import Overdue, RulesHolder, nothing_overdue
+from gateway.pipeline.shortlist import first_permitted
 from gateway.pipeline.working import Decided, Working, register_values, with_what_if
 
 PROPOSE_SHARE = 0.6  # of the deadline: what is left must do for check, audit and write
@@ -110,11 +111,12 @@ class Decider:
             model_digest=work.proposal.model_digest if work.proposal else "",
             timings_ms={**work.timings, **{f"solver_{name}": ms for name, ms in result.timings_ms.items()}},
             what_if=work.request.what_if is not None,
-            examined=next((c for c in reversed(work.checks) if c.request.may_repair), None),
+            examined=next((c for c in reversed(work.checks) if c.result is result), None),
             fallback=work.checks[-1] if written_by and written_by != "verdict" else None,
             shadow=result.shadow,
             overrides=result.overrides,
             decoding=work.decoding,
+            shortlist=work.shortlist,
         )
         return replace(record, certificate_digest=self._certify(record))
 
@@ -136,11 +138,22 @@ class Decider:
                 work.timings["propose"] = work.timings.get("propose", 0.0) + spent_ms
             attempts += 1
             work.decoding = self.guided.took(work.point, proposal, attempts)
-            work.proposal = replace(proposal, decoding=None)  # no check depends on it
-            found = await self._check(work, work.proposal, may_repair=True)
+            found = await self._judged(work, proposal)
             spent_s = self._clock.monotonic() - started
             if not self.guided.again(work, found[0], attempts, spent_s, PROPOSE_SHARE):
                 return found
+
+    async def _judged(self, work: Working, proposal: Proposal) -> tuple[CheckResult, StateSet | None]:
+        """What the checker says of a proposal, or of the first of its list that it permits."""
+        ranked = [each.alone() for each in (proposal, *proposal.others)]
+        work.proposal, work.shortlist = ranked[0], None
+
+        async def check(one: Proposal, may_repair: bool) -> tuple[CheckResult, StateSet | None]:  # noqa: FBT001
+            return await self._check(work, one, may_repair=may_repair)
+
+        if len(ranked) == 1:
+            return await check(ranked[0], True)  # noqa: FBT003
+        return await first_permitted(work, ranked, check, self._clock)
 
     async def _propose(self, work: Working) -> Proposal:
         point, request = work.point, work.request
@@ -163,9 +176,8 @@ class Decider:
         # process may put this one to sleep.
         ahead = None if guide else asyncio.get_running_loop().call_soon(self._prepare, work)
         try:
-            if request.what_if is not None:
-                return await point.proposer.propose_aside(work.snapshot, previous, deadline, guide)
-            return await point.proposer.propose(work.snapshot, previous, deadline, guide)
+            ask = point.proposer.propose if request.what_if is None else point.proposer.propose_aside
+            return await ask(work.snapshot, previous, deadline, guide, point.settings.n_best)
         finally:
             if ahead is not None:
                 ahead.cancel()
@@ -180,13 +192,15 @@ class Decider:
         self._checker.prepare(_check_request(work, work.rules.generation, None, may_repair=True))
 
     async def _check(
-        self, work: Working, proposal: Proposal | None, *, may_repair: bool
+        self, work: Working, proposal: Proposal | None, *, may_repair: bool = False, fallback: bool = False
     ) -> tuple[CheckResult, StateSet | None]:
         """One check under the rule set in force; after a swap meanwhile, again under the new one (S17)."""
         while True:
             work.rules = rules = self._rules.current
             started = self._clock.monotonic()
-            request = _check_request(work, rules.generation, proposal, may_repair=may_repair)
+            request = _check_request(
+                work, rules.generation, proposal, may_repair=may_repair, fallback=fallback
+            )
             # While the checker works, main has time for what the record will say.
             ahead = asyncio.get_running_loop().call_soon(self._audit.expect, request, work.snapshot.values)
             try:
@@ -221,7 +235,7 @@ class Decider:
             proposal = self._fallback_proposal(work, name)
             if name != "backup" and proposal is None:
                 continue
-            result, state = await self._check(work, proposal, may_repair=False)
+            result, state = await self._check(work, proposal, fallback=True)
             match result.verdict:
                 case Permitted(setpoints):
                     return setpoints, name, state
@@ -263,7 +277,12 @@ class Decider:
 
 
 def _check_request(
-    work: Working, generation: int, proposal: Proposal | None, *, may_repair: bool
+    work: Working,
+    generation: int,
+    proposal: Proposal | None,
+    *,
+    may_repair: bool = False,
+    fallback: bool = False,
 ) -> CheckRequest:
     point, taken_at = work.point, work.snapshot.taken_at
     return CheckRequest(
@@ -279,7 +298,7 @@ def _check_request(
         hold_s=point.settings.hold_s,
         effect_delay_s=point.settings.effect_delay_s,
         may_repair=may_repair,
-        restraint=_restraint(work, taken_at) if may_repair else UNRESTRAINED,
+        restraint=UNRESTRAINED if fallback else _restraint(work, taken_at),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gateway.core.clock import Clock, Deadline
-from gateway.core.decision import CheckResult, Proposal, Refused
+from gateway.core.decision import CheckResult, Counterexample, Proposal, Refused, RegisterValue
 from gateway.core.guidance import NOTHING, Decoding, PackedGuidance, Refusal, Unguided
 from gateway.core.ports import Checker, CheckRequest, Guide
 from gateway.core.tag import TagId
@@ -53,16 +53,16 @@ class GuidedDecoding:
         return asked
 
     def took(self, point: Point, proposal: Proposal, attempts: int) -> Decoding | None:
-        """How a model's proposal was decoded, counted; None where nobody tells."""
+        """How a model's proposal was decoded, counted, and what was masked out; None where nobody tells."""
+        for tag, mass in proposal.masked_out.items():
+            before = point.drift.get(tag, mass)
+            point.drift[tag] = before + (mass - before) * _NEWEST
         if proposal.decoding is None:
             return None
         found = replace(proposal.decoding, attempts=attempts)
         self._guided += found.guided
         self._unguided += not found.guided
         self._attempts += attempts > 1
-        for tag, mass in found.masked_out.items():
-            before = point.drift.get(tag, mass)
-            point.drift[tag] = before + (mass - before) * _NEWEST
         return found
 
     def again(self, work: Working, result: CheckResult, attempts: int, spent_s: float, share: float) -> bool:
@@ -78,8 +78,18 @@ class GuidedDecoding:
         if hopeless or attempts >= MOST_ATTEMPTS or left_s < spent_s:
             self._refused += 1
             return False
-        block = tuple(value.raw for value in work.proposal.values)
+        others = work.shortlist.passed_over if work.shortlist is not None else ()
         work.refused += (
-            Refusal(block=block, module=cause.module, constraint=cause.constraint, witness=cause.assignment),
+            _refusal(work.proposal.values, cause),
+            *(_refusal(other.values, other.counterexample) for other in others),
         )
         return True
+
+
+def _refusal(values: tuple[RegisterValue, ...], cause: Counterexample) -> Refusal:
+    return Refusal(
+        block=tuple(value.raw for value in values),
+        module=cause.module,
+        constraint=cause.constraint,
+        witness=cause.assignment,
+    )

@@ -126,6 +126,8 @@ class Lane:
             ours |= {
                 f"guidance_{name}": count for name, count in asdict(self._decider.guided.statistics()).items()
             }
+        if self.point.settings.n_best > 1:
+            ours |= {f"n_best_{name}": count for name, count in asdict(self.point.lists).items()}
         return {**ours, "queue_waiting": queue.waiting, "queue_refused_full": queue.refused_full}
 
     async def _submit(self, ordered: Ordered) -> DecisionRecord | Rejected:

@@ -12,6 +12,7 @@ from gateway.core.residual import Residual
 from gateway.core.tag import TagId
 from gateway.pipeline.alarm import PointAlarm
 from gateway.pipeline.history import OutputHistory
+from gateway.pipeline.list_counters import ListCounters
 from gateway.pipeline.repairs import RepairLimit, Repairs
 
 
@@ -44,6 +45,7 @@ class PointSettings:
     release_after_s: float = 60.0
     repair_limit: RepairLimit | None = None
     guided: bool = False  # the model decodes among what the rules in force can still permit
+    n_best: int = 1  # proposals of the model that are looked at before one is repaired
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class Point:
     residuals: tuple[Residual, ...] = ()  # of the newest measurements, by tag and window (S16)
     decodes: tuple[TagId, ...] = ()  # the order in which the model was last guided
     drift: dict[TagId, float] = field(default_factory=dict)  # see `GuidedDecoding`
+    lists: ListCounters = field(default_factory=ListCounters)
 
     def __post_init__(self) -> None:
         self.repairs = Repairs(self.settings.repair_limit, self.settings.release_after_s)

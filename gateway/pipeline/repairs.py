@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gateway.core.decision import DecisionRecord, Mode, Permitted, Refused, Repaired
+from gateway.core.decision import DecisionRecord, Mode, Permitted, Proposal, Refused, Repaired
 from gateway.core.tag import TagId
 
 
@@ -53,9 +53,9 @@ class Repairs:
         """One decision on the plant's own inputs, with the values in force before it."""
         if record.mode is not Mode.ARMED or record.what_if or record.proposal is None:
             return
-        asked = record.proposal.engineering()
+        asked = _asked(record, record.proposal)
         corrected = _corrected(record)
-        self.held_back += isinstance(record.outcome, Permitted) and corrected
+        self.held_back += isinstance(record.outcome, Permitted) and bool(record.outcome.kept_back)
         for value in record.written:
             difference = value.value - asked.get(value.tag, value.value)
             if corrected and difference:
@@ -92,11 +92,22 @@ class Repairs:
                 self.too_many = f"{len(times)} {what} within {window:g} s, and at most {most} are allowed"
 
 
+def _asked(record: DecisionRecord, proposal: Proposal) -> dict[TagId, Fraction]:
+    """What was wanted: where another of a model's list took the place of its first, that first one."""
+    if record.shortlist is not None and _in_place_of_the_first(record):
+        return {value.tag: value.value for value in record.shortlist.passed_over[0].values}
+    return proposal.engineering()
+
+
+def _in_place_of_the_first(record: DecisionRecord) -> bool:
+    return record.shortlist is not None and record.shortlist.rank > 1
+
+
 def _corrected(record: DecisionRecord) -> bool:
     """Whether something other than the proposal was let out because of it; unusable inputs are no reason."""
     match record.outcome:
         case Permitted(_, kept_back):
-            return bool(kept_back)
+            return bool(kept_back) or _in_place_of_the_first(record)
         case Repaired() | Refused():
             return True
         case _:

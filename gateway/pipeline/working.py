@@ -13,6 +13,7 @@ from gateway.core.decision import (
     Examination,
     Proposal,
     RegisterValue,
+    Shortlist,
 )
 from gateway.core.errors import InferenceError, RegisterRangeError
 from gateway.core.guidance import Decoding, Refusals
@@ -39,6 +40,7 @@ class Working:
     checks: list[Examination] = field(default_factory=list)  # in the order they were made
     decoding: Decoding | None = None  # of the proposal, where guidance was asked for
     refused: Refusals = ()  # blocks of this decision's model that its checks have refused
+    shortlist: Shortlist | None = None  # what the proposal is one of
 
     @property
     def is_question(self) -> bool:

@@ -208,7 +208,8 @@ class Desk:
     def _beside(self, request: CheckRequest, result: CheckResult) -> CheckResult:
         """The same result, with what modules in shadow say of what it lets out, or of what was proposed."""
         trial = self._trials.get(request.generation)
-        if trial is None or not request.may_repair:  # one answer a decision, not one a fallback
+        proposed = request.may_repair or (request.proposal is not None and request.proposal.model_digest)
+        if trial is None or not proposed:  # an answer for what was proposed, and not one for each fallback
             return result
         match result.verdict:
             case Permitted(setpoints) | Repaired(setpoints, _):

@@ -33,13 +33,17 @@ from gateway.storage.codec_parts import (
     proposal_to_plain,
     registers_from_plain,
     registers_to_plain,
+    shortlist_from_plain,
+    shortlist_to_plain,
     tag_value_from_plain,
     tag_value_to_plain,
 )
 from gateway.storage.memo import Memo
 
 CERTIFICATE_FORMAT = "o3-certificate/1"
-_AFTER_THE_EVIDENCE = frozenset({"write_outcome", "certificate_digest", "timings_ms", "shadow", "decoding"})
+_AFTER_THE_EVIDENCE = frozenset(
+    {"write_outcome", "certificate_digest", "timings_ms", "shadow", "decoding", "shortlist"}
+)
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _decoder = msgspec.json.Decoder()
@@ -78,7 +82,7 @@ def certificate_document(record: DecisionRecord, rule_sets: Mapping[int, bytes])
     """The certificate of a decision: its evidence made before the write, and the rule sets it stands on.
 
     Left out: the write's outcome, this document's digest, the timings, which are still running then, and what
-    modules in shadow say, and how the model decoded: nothing stands on these.
+    modules in shadow say, how the model decoded and what else it proposed: nothing stands on these.
     `rule_sets` are canonical JSON by generation; those the record does not name are left out too.
     """
     plain = record_to_plain(record)
@@ -166,6 +170,7 @@ def _record_to_plain(record: DecisionRecord) -> dict[str, Any]:
             "shadow": [finding_to_plain(f) for f in record.shadow],
             **({"overrides": overrides_to_plain(record.overrides)} if record.overrides else {}),
             **({"decoding": decoding_to_plain(record.decoding)} if record.decoding else {}),
+            **({"shortlist": shortlist_to_plain(record.shortlist)} if record.shortlist else {}),
         }
     except (ValueError, OverflowError) as exc:
         raise StorageError(f"decision `{record.id}` cannot be recorded: {exc}") from exc
@@ -197,6 +202,7 @@ def record_from_plain(plain: Mapping[str, Any]) -> DecisionRecord:
             shadow=tuple(finding_from_plain(f) for f in plain.get("shadow", ())),
             overrides=overrides_of(plain.get("overrides", ())),
             decoding=decoding_from_plain(plain["decoding"]) if "decoding" in plain else None,
+            shortlist=shortlist_from_plain(plain["shortlist"]) if "shortlist" in plain else None,
         )
         return with_examinations(record, plain.get("examined"), plain.get("fallback"))
     except (KeyError, TypeError, ValueError, AttributeError) as exc:

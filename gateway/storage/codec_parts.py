@@ -12,12 +12,14 @@ from gateway.core.decision import (
     Finding,
     Holds,
     Outcome,
+    PassedOver,
     Permitted,
     Proposal,
     Refused,
     RegisterValue,
     Rejected,
     Repaired,
+    Shortlist,
     Undetermined,
     Unknown,
     Violated,
@@ -45,6 +47,40 @@ def decoding_from_plain(plain: Mapping[str, Any]) -> Decoding:
         because=plain["because"],
         attempts=plain["attempts"],
         masked_out={TagId(tag): float(Fraction(text)) for tag, text in plain["masked_out"].items()},
+    )
+
+
+def shortlist_to_plain(shortlist: Shortlist) -> dict[str, Any]:
+    """Plain data of what a proposal was one of."""
+    return {
+        "length": shortlist.length,
+        "rank": shortlist.rank,
+        "passed_over": [
+            {
+                "rank": each.rank,
+                "values": registers_to_plain(each.values),
+                "confidence": None if each.confidence is None else number_text(each.confidence),
+                "counterexample": counterexample_to_plain(each.counterexample),
+            }
+            for each in shortlist.passed_over
+        ],
+    }
+
+
+def shortlist_from_plain(plain: Mapping[str, Any]) -> Shortlist:
+    """What a proposal was one of, again."""
+    return Shortlist(
+        length=plain["length"],
+        rank=plain["rank"],
+        passed_over=tuple(
+            PassedOver(
+                rank=each["rank"],
+                values=registers_from_plain(each["values"]),
+                confidence=None if each["confidence"] is None else float(Fraction(each["confidence"])),
+                counterexample=counterexample_from_plain(each["counterexample"]),
+            )
+            for each in plain["passed_over"]
+        ),
     )
 
 

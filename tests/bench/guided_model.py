@@ -10,12 +10,12 @@ from fractions import Fraction
 import msgspec
 
 from gateway.core.clock import Deadline
-from gateway.core.decision import Proposal, RegisterValue
+from gateway.core.decision import Proposal
 from gateway.core.guidance import PackedGuidance, Refusals, Unguided
 from gateway.core.ports import CheckRequest, Guide, Proposer
 from gateway.core.tag import TagDefinition, TagId
 from gateway.core.tagstore import Snapshot
-from gateway.inference.client.guiding import decoding_of
+from gateway.inference.client.guiding import proposal_of
 from gateway.inference.client.values import in_force_text, input_text
 from gateway.inference.messages import Answer, Cycle, Propose
 from gateway.inference.serving.engine import Engine
@@ -65,6 +65,7 @@ class EngineProposer:
         previous: Mapping[TagId, Fraction],
         deadline: Deadline,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
         """See `Proposer`; time does not pass here, so guidance is never late."""
         del deadline
@@ -80,6 +81,7 @@ class EngineProposer:
                 in_force=in_force,
                 history=(Cycle((), in_force),) if self._cycle == 0 else None,
                 guided_until=None if guide is None else math.inf,
+                most=most,
             ),
         )
         if guide is not None:
@@ -89,11 +91,7 @@ class EngineProposer:
             else:
                 self._engine.guide(0, found, "")
         answer = self._answered()
-        values = (
-            RegisterValue(output.id, raw, output.engineering(raw))
-            for output, raw in zip(self._outputs, answer.raws, strict=True)
-        )
-        return Proposal(values=tuple(values), by="model", decoding=decoding_of(answer, self._outputs, guide))
+        return proposal_of(answer, self._outputs, "model", "", guide)
 
     async def propose_aside(
         self,
@@ -101,9 +99,10 @@ class EngineProposer:
         previous: Mapping[TagId, Fraction],
         deadline: Deadline,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
         """Nobody asks what if here."""
-        return await self.propose(snapshot, previous, deadline, guide)
+        return await self.propose(snapshot, previous, deadline, guide, most)
 
     def _answered(self) -> Answer:
         while not (found := self._engine.drain()):

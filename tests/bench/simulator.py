@@ -299,8 +299,9 @@ class _Proposer:
         previous: Mapping[TagId, Fraction],
         deadline: Deadline,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
-        del deadline, guide
+        del deadline, guide, most
         level, inflow, temperature = (snapshot.values[tag].value for tag in (LEVEL, INFLOW, TEMPERATURE))
         assert isinstance(level, float)
         assert isinstance(inflow, float)
@@ -315,9 +316,10 @@ class _Proposer:
         previous: Mapping[TagId, Fraction],
         deadline: Deadline,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
         """Not answered: a policy remembers what it is asked."""
-        del snapshot, previous, deadline, guide
+        del snapshot, previous, deadline, guide, most
         raise InferenceError("the simulator answers no what-if: a policy remembers what it is asked")
 
 

@@ -20,6 +20,7 @@ from gateway.core.decision import (
     Proposal,
     Refused,
     RegisterValue,
+    Repaired,
     RequestClass,
     WriteOutcome,
 )
@@ -72,7 +73,9 @@ class ScriptedProposer:
     """Proposes `percent`, or raises what it is given."""
 
     percent: int = 50
+    others: tuple[int, ...] = ()  # further proposals, where more than one is wanted
     failure: Exception | None = None
+    wanted: list[int] = field(default_factory=list)  # proposals, by request
     asked: int = 0
     asked_aside: int = 0
     on_propose: Callable[[Deadline], None] = lambda _deadline: None
@@ -83,16 +86,18 @@ class ScriptedProposer:
         previous: Mapping[TagId, Fraction],
         deadline: Deadline,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
         del snapshot, previous
+        self.wanted.append(most)
         self.asked += 1
         self.on_propose(deadline)
         if guide is not None:
-            return await self._guided(guide)
+            return self._listed(await self._guided(guide), most)
         await asyncio.sleep(0)  # a model never answers at once
         if self.failure is not None:
             raise self.failure
-        return proposal(self.percent)
+        return self._listed(proposal(self.percent), most)
 
     async def propose_aside(
         self,
@@ -100,31 +105,41 @@ class ScriptedProposer:
         previous: Mapping[TagId, Fraction],
         deadline: Deadline,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
-        del snapshot, previous, deadline, guide
+        del snapshot, previous, deadline, guide, most
         self.asked_aside += 1
         return proposal(self.percent)
 
     async def _guided(self, guide: Guide) -> Proposal:
         """The greatest count that is left, at most `percent`; without guidance as ever."""
-        found = await guide((PUMP,))
-        if isinstance(found, Unguided):
-            decoding = Decoding(guided=False, because=found.because)
+        told_so = await guide((PUMP,))
+        if isinstance(told_so, Unguided):
+            decoding = Decoding(guided=False, because=told_so.because)
             return replace(proposal(self.percent), decoding=decoding)
-        told = msgspec.json.decode(found, type=Guidance)
+        told = msgspec.json.decode(told_so, type=Guidance)
         greatest = max(high for _, high in told.after(()))
         decoding = Decoding(guided=True, masked_out={PUMP: 0.25})
-        return replace(proposal(min(self.percent, greatest // 10)), decoding=decoding)
+        found = proposal(min(self.percent, greatest // 10))
+        return replace(found, decoding=decoding, masked_out=decoding.masked_out)
+
+    def _listed(self, first: Proposal, most: int) -> Proposal:
+        others = tuple(replace(proposal(percent), model_digest="sha256:model") for percent in self.others)
+        return replace(first, others=others[: most - 1])
 
 
 @dataclass
 class LimitChecker:
-    """Permits pump values up to `limit`; the backup asks for `backup`. `on_check` may interfere."""
+    """Permits pump values up to `limit`; the backup asks for `backup`. `on_check` may interfere.
+
+    With `repaired` it repairs to that where it may.
+    """
 
     rules: RulesHolder
     limit: int = 60
     backup: int = 10
     recovery: bool = False
+    repaired: int | None = None
     requests: list[CheckRequest] = field(default_factory=list)
     on_check: Callable[[CheckRequest], None] = lambda _request: None
     prepared: list[CheckRequest] = field(default_factory=list)
@@ -155,7 +170,11 @@ class LimitChecker:
         self.on_check(request)
         wanted = request.proposal or proposal(self.backup, "backup")
         ok = wanted.values[0].value <= self.limit
-        verdict = Permitted(wanted.values) if ok else Refused(COUNTEREXAMPLE)
+        verdict: Permitted | Repaired | Refused = Permitted(wanted.values)
+        if not ok and request.may_repair and self.repaired is not None:
+            verdict = Repaired((pump(self.repaired),), COUNTEREXAMPLE)
+        elif not ok:
+            verdict = Refused(COUNTEREXAMPLE)
         result = CheckResult(
             verdict=verdict,
             findings=(),

@@ -135,6 +135,13 @@ async def test_s27_a_module_in_shadow_changes_no_verdict_and_says_what_it_would_
         assert alone.shadow == ()
         assert beside.shadow or not situation.may_repair
         seen.add(type(beside.verdict))
+    looked_at = replace(
+        proposal("0"), model_digest="sha256:model"
+    )  # of a model's list, before any is repaired
+    late = Situation(level=3.59, may_repair=False, generation=2)
+    found, _ = await pool.check(late.request(looked_at), Deadline.after(5.0, CLOCK))
+    assert isinstance(found.verdict, Refused)
+    assert found.shadow
     assert seen == {Permitted, Repaired, Undetermined, Refused}
     held, _ = await check(pool, Situation(level=2.0, generation=2), "40")
     assert {type(f) for f in held.shadow} == {Holds}

@@ -21,6 +21,7 @@ from gateway.core.decision import (
     InForce,
     Mode,
     Outcome,
+    PassedOver,
     Permitted,
     PointId,
     Proposal,
@@ -28,6 +29,7 @@ from gateway.core.decision import (
     RegisterValue,
     Rejected,
     Repaired,
+    Shortlist,
     StateInterval,
     StateSet,
     Undetermined,
@@ -127,6 +129,21 @@ _examination = st.builds(
         recovery=st.booleans(),
     ),
 )
+_shortlist = st.builds(
+    Shortlist,
+    length=st.integers(2, 8),
+    rank=st.integers(1, 8),
+    passed_over=st.lists(
+        st.builds(
+            PassedOver,
+            rank=st.integers(1, 8),
+            values=_registers,
+            confidence=st.none() | st.floats(0, 1),
+            counterexample=_counterexample,
+        ),
+        max_size=2,
+    ).map(tuple),
+)
 records = st.builds(
     DecisionRecord,
     id=_text.map(DecisionId),
@@ -149,6 +166,7 @@ records = st.builds(
     examined=st.none() | _examination,
     fallback=st.none() | _examination,
     shadow=_findings,
+    shortlist=st.none() | _shortlist,
 )
 
 
@@ -203,6 +221,16 @@ def test_what_modules_in_shadow_say_is_recorded_and_is_no_evidence() -> None:
 
     assert decode_record(encode_record(record)).shadow == (finding,)
     assert certificate_digest(record) == certificate_digest(a_record())
+
+
+def test_what_else_a_model_proposed_is_recorded_and_is_no_evidence() -> None:
+    cause = Counterexample(module="tank", constraint="no-overflow", margin=None, assignment={}, text="high")
+    passed = PassedOver(rank=1, values=(), confidence=0.5, counterexample=cause)
+    record = a_record(shortlist=Shortlist(length=3, rank=2, passed_over=(passed,)))
+
+    assert decode_record(encode_record(record)).shortlist == record.shortlist
+    assert certificate_digest(record) == certificate_digest(a_record())
+    assert "shortlist" not in json.loads(encode_record(a_record()))
 
 
 def test_numbers_are_written_as_exact_decimal_text_or_as_a_quotient() -> None:

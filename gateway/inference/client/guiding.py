@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from gateway.core.decision import Proposal, RegisterValue
 from gateway.core.guidance import Decoding, PackedGuidance, Unguided
 from gateway.core.ports import Guide
 from gateway.core.tag import TagDefinition, TagId
 from gateway.inference import messages
-from gateway.inference.messages import Answer
+from gateway.inference.messages import Answer, Other
 
 GUIDANCE_SHARE = 0.5  # of the time an answer has: after it, decoding begins without guidance
 
@@ -58,28 +59,29 @@ class Guiding:
 def proposal_of(
     answer: Answer, outputs: Sequence[TagDefinition], by: str, digest: str, guide: Guide | None
 ) -> Proposal:
-    """An answer in register values, by a model of that digest."""
-    return Proposal(
-        values=tuple(
-            RegisterValue(output.id, raw, output.engineering(raw))
-            for output, raw in zip(outputs, answer.raws, strict=True)
-        ),
-        by=by,
-        model_digest=digest,
-        confidence=answer.confidence,
-        decoding=decoding_of(answer, outputs, guide),
+    """An answer in register values, by a model of that digest, and the others of its list behind it."""
+    answers: tuple[Answer | Other, ...] = (answer, *answer.others)
+    first, *others = (
+        Proposal(
+            values=tuple(
+                RegisterValue(output.id, raw, output.engineering(raw))
+                for output, raw in zip(outputs, each.raws, strict=True)
+            ),
+            by=by,
+            model_digest=digest,
+            confidence=each.confidence,
+            masked_out={output.id: mass for output, mass in zip(outputs, each.masked_out, strict=False)},
+        )
+        for each in answers
     )
+    return replace(first, decoding=decoding_of(answer, first, guide), others=tuple(others))
 
 
-def decoding_of(answer: Answer, outputs: Sequence[TagDefinition], guide: Guide | None) -> Decoding | None:
+def decoding_of(answer: Answer, proposal: Proposal, guide: Guide | None) -> Decoding | None:
     """How an answer was decoded; None where nobody asked for guidance."""
     if guide is None:
         return None
-    return Decoding(
-        guided=answer.guided,
-        because=answer.because,
-        masked_out={output.id: mass for output, mass in zip(outputs, answer.masked_out, strict=False)},
-    )
+    return Decoding(guided=answer.guided, because=answer.because, masked_out=proposal.masked_out)
 
 
 async def _answered(guide: Guide, order: tuple[TagId, ...]) -> PackedGuidance | Unguided:

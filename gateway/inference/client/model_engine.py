@@ -136,6 +136,7 @@ class ModelEngine:
         *,
         urgency: int = 1,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
         """Setpoints in register values; each `point` has its own history.
 
@@ -144,7 +145,7 @@ class ModelEngine:
         state = self._points.setdefault(point, PointState(self.bundle))
         step = state.place(snapshot.taken_at, snapshot, previous, self._texts(snapshot, previous))
         state.urgency = urgency
-        request = request_of(point, step, urgency, aside=False)
+        request = request_of(point, step, urgency, aside=False, most=most)
         return await self._proposed(request, state, step, deadline, guide)
 
     async def propose_aside(
@@ -156,13 +157,14 @@ class ModelEngine:
         *,
         urgency: int = 1,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
         """Like `propose_for`, for inputs that are not the plant's own (what-if): history stays as it is."""
         state = self._points.setdefault(point, PointState(self.bundle))
         step = state.cadence.copy().place(snapshot.taken_at, *self._texts(snapshot, previous))
         beside = PointState(self.bundle)
         beside.held_by = None if step.rewritten else state.held_by
-        request = request_of(point, step, urgency, aside=True)
+        request = request_of(point, step, urgency, aside=True, most=most)
         return await self._proposed(request, beside, step, deadline, guide)
 
     def _texts(

@@ -26,6 +26,7 @@ class ManyPoints(Protocol):
         *,
         urgency: int = 1,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
         """See `ModelEngine.propose_for`."""
         ...
@@ -39,6 +40,7 @@ class ManyPoints(Protocol):
         *,
         urgency: int = 1,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
         """See `ModelEngine.propose_aside`."""
         ...
@@ -58,10 +60,11 @@ class PointProposer:
         previous: Mapping[TagId, Fraction],
         deadline: Deadline,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
         """See `ModelEngine.propose_for`."""
         return await self.engine.propose_for(
-            self.point, snapshot, previous, deadline, urgency=self.urgency, guide=guide
+            self.point, snapshot, previous, deadline, urgency=self.urgency, guide=guide, most=most
         )
 
     async def propose_aside(
@@ -70,8 +73,9 @@ class PointProposer:
         previous: Mapping[TagId, Fraction],
         deadline: Deadline,
         guide: Guide | None = None,
+        most: int = 1,
     ) -> Proposal:
         """See `ModelEngine.propose_aside`."""
         return await self.engine.propose_aside(
-            self.point, snapshot, previous, deadline, urgency=self.urgency, guide=guide
+            self.point, snapshot, previous, deadline, urgency=self.urgency, guide=guide, most=most
         )

@@ -45,7 +45,7 @@ class PointState:
             self.held_by = number
 
 
-def request_of(point: str, step: Step, urgency: int, *, aside: bool) -> Propose:
+def request_of(point: str, step: Step, urgency: int, *, aside: bool, most: int = 1) -> Propose:
     """A step as the worker is asked for it."""
     return Propose(
         session=point,
@@ -54,4 +54,5 @@ def request_of(point: str, step: Step, urgency: int, *, aside: bool) -> Propose:
         in_force=step.in_force,
         aside=aside,
         urgency=urgency,
+        most=most,
     )
