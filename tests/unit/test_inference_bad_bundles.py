@@ -27,6 +27,7 @@ from gateway.inference.client.model_engine import ModelEngine
 from gateway.inference.decision_model import DecisionModel, ranges_of
 from gateway.inference.seal import main, seal
 from gateway.inference.serving.serving import Size, start_engine
+from tests.unit.bad_bundles import BAD, Bad, refusal, sound
 from tests.unit.inference_demo import BUFFER_TANK, demo_definitions
 from tests.unit.inference_exports import DECODERS, GENAI_LLAMA, OPTIMUM_LLAMA, REGRESSOR, STATELESS
 from tests.unit.inference_graphs import LEVEL, as_is, bundle_in, logarithm
@@ -60,6 +61,17 @@ def refused_at_start(folder: Path, said: str) -> None:
     bundle = load_any(folder)
     with pytest.raises(InferenceError, match=said):
         start_engine(bundle, tuple(ranges_of(bundle).values()), Size())
+
+
+@pytest.mark.parametrize("stateless", [False, True])
+def test_a_sound_bundle_is_not_refused(tmp_path: Path, stateless: bool) -> None:  # noqa: FBT001  a parameter
+    assert not refusal(sound(tmp_path / "sound", stateless=stateless))
+
+
+@pytest.mark.parametrize("bad", [each for each in BAD if "memory" not in each.name], ids=lambda bad: bad.name)
+def test_a_bad_one_is_refused_in_a_sentence_that_says_what_to_do(tmp_path: Path, bad: Bad) -> None:
+    """What asks for memory is tried in a process of its own, during swaps of a running gateway, as these are."""
+    assert re.search(bad.said, refusal(bad.made_in(tmp_path / bad.name)))
 
 
 @pytest.mark.parametrize("directory", [*DECODERS, *STATELESS], ids=lambda directory: directory.name)

@@ -81,7 +81,11 @@ def _ask(engine: Engine, session: str, cycles: list[Cycle], at: int, *, rebuild:
     request = Propose(
         session=session, cycle=at, inputs=cycles[at].inputs, in_force=cycles[at - 1].in_force, history=history
     )
-    answer = engine.propose(request)
+    try:
+        answer = engine.propose(request)
+    except InferenceError as exc:
+        message = f"asked about values of its own bins: {exc}; train the model again, or export it again"
+        raise InferenceError(message) from exc
     assert isinstance(answer, Answer), "the history is held or sent"  # noqa: S101 - an invariant
 
 

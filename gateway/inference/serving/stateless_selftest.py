@@ -11,7 +11,7 @@ from gateway.inference.bundle.stateless import StatelessBundle
 from gateway.inference.serving.costs import stopwatch
 from gateway.inference.serving.selftest import SelfTest
 from gateway.inference.serving.stateless_engine import StatelessEngine
-from gateway.inference.serving.stateless_model import Rows
+from gateway.inference.serving.stateless_model import Answers, Rows
 
 _WIDEST = 8
 _PROBES = 24
@@ -28,21 +28,27 @@ def self_test_stateless(engine: StatelessEngine, bundle: StatelessBundle) -> Sel
     alone = []
     for probe in probes:
         parts = engine.model.run([probe])
-        for reader, part in zip(engine.readers, parts, strict=True):
-            reader.read(part[0])
+        _read(engine, parts)
         alone.append([part[0] for part in parts])
     took, clock = [], stopwatch(engine.truth)
     for probe in (probes * _ROUNDS)[:_ROUNDS]:
         began = clock()
-        parts = engine.model.run([probe])
-        for reader, part in zip(engine.readers, parts, strict=True):
-            reader.read(part[0])
+        _read(engine, engine.model.run([probe]))
         took.append((clock() - began) * 1e3)
     independent = engine.model.widest is None and _independent(engine, probes, alone)
     if independent:
         engine.merges(_WIDEST)
     slow = sorted(took)[-1 - _PAUSES]
     return SelfTest(0.0, statistics.median(took), slow, statistics.median(took), 0.0, independent)
+
+
+def _read(engine: StatelessEngine, parts: Answers) -> None:
+    try:
+        for reader, part in zip(engine.readers, parts, strict=True):
+            reader.read(part[0])
+    except InferenceError as exc:
+        message = f"asked about values it was trained for: {exc}; train the model again, or export it again"
+        raise InferenceError(message) from exc
 
 
 def _independent(engine: StatelessEngine, probes: list[Rows], alone: list[list[np.ndarray]]) -> bool:

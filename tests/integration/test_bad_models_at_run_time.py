@@ -1,0 +1,71 @@
+"""`o3ctl model load` of bad bundles against a running gateway: refused in words, and the old one decides on."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.house import ROOT, House, tell
+from tests.integration.test_models_at_run_time import CONFIGURED, OwnBundles
+from tests.unit.bad_bundles import BAD, ENDLESS, sound
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+
+SOUND = "sound"
+
+
+async def _o3ctl(house: House, *arguments: str) -> tuple[int, str]:
+    """Exit status, and what an engineer reads: all of it in one line."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway.cli.main", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=ROOT,
+        env={"O3_SOCKET": str(house.state / "run" / "o3.sock"), "PATH": "/usr/bin:/bin", "COLUMNS": "4000"},
+    )
+    async with asyncio.timeout(90):
+        said, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, " ".join(said.decode().split())
+
+
+async def test_each_bad_bundle_is_refused_in_words_and_nothing_in_service_changes(tmp_path: Path) -> None:
+    async with OwnBundles(tmp_path) as house:
+        bundles = tmp_path / "bundles"
+        sound(bundles / SOUND, stateless=True)
+        for bad in (*BAD, ENDLESS):
+            bad.made_in(bundles / bad.name)
+        serving, decided, started = (
+            house.pids("engine"),
+            len(house.picture.decisions),
+            asyncio.get_running_loop().time(),
+        )
+        for bad in (*BAD, ENDLESS):
+            status, said = await _o3ctl(house, "model", "load", bad.name)
+            assert status != 0, (bad.name, said)
+            assert f"`{bad.name}` did not take over" in said, (bad.name, said)
+            assert re.search(bad.said, said), (bad.name, said)
+            assert f"`{CONFIGURED}` still serves `{CONFIGURED}`" in said
+            assert house.pids("engine") == serving, bad.name
+        tell(f"{len(BAD) + 1} bad bundles in {asyncio.get_running_loop().time() - started:.0f} s")
+
+        assert await house.served_by() == CONFIGURED
+        assert len(house.events("model-refused")) == len(BAD) + 1
+        assert house.events("model") == []
+        await house.until(
+            lambda p, n=len(house.picture.decisions): len(p.decisions) > n, 10, "one more decision"
+        )
+        views = house.picture.decisions[decided:]
+        assert {view.outcome for view in views} <= {"permitted", "repaired"}, [v.reason for v in views]
+        digests = {view.model_digest for view in views}
+        assert len(digests) == 1
+
+        status, said = await _o3ctl(
+            house, "model", "load", SOUND
+        )  # nothing is left that would refuse a good one
+        assert status == 0, said
+        assert await house.served_by() == SOUND
