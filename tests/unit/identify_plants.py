@@ -147,3 +147,22 @@ def twin(steps: int = 6_000, seed: int = 1, names: tuple[str, ...] = _TWIN_NAMES
         recording=recording(twin_channels(*names), known, 10.0),
         true={name: np.array(values) for name, values in true.items()},
     )
+
+
+LAG = (
+    Channel(name="y", tag=TagId("Y"), sort="real", unit="m", action=False, error=Fraction("0.02")),
+    Channel(name="u", tag=TagId("U"), sort="real", unit="%", action=True),
+    Channel(name="v", tag=TagId("V"), sort="bool", unit="", action=True),
+)
+
+
+def lag(steps: int = 4_000, *, still_until: int = 0, at: float = 0.0) -> Recording:
+    """`y(next) = 0.95*y + 0.01*u + 0.3*v` within 0.02; `v` stands at `at` for the first steps."""
+    dice = np.random.default_rng(1)
+    u = np.round(np.repeat(dice.uniform(0, 100, steps // 20 + 1), 20)[:steps], 1)
+    v = np.repeat(dice.integers(0, 2, steps // 40 + 1), 40)[:steps].astype(np.float64)
+    v[:still_until] = at
+    y = np.zeros(steps)
+    for k in range(steps - 1):
+        y[k + 1] = 0.95 * y[k] + 0.01 * u[k] + 0.3 * v[k] + dice.uniform(-0.02, 0.02)
+    return recording(LAG, {"y": y + dice.uniform(-0.02, 0.02, steps), "u": u, "v": v}, 1.0)

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.solver.identify.identify import Identified, Wish, identified
 from gateway.solver.identify.series import Floats, Recording, Samples, resampled
-from tests.unit.identify_plants import TANK, led_tank, recording, tank
+from tests.unit.identify_plants import TANK, lag, led_tank, recording, tank
 
 
 def _values(steps: int = 3_000) -> dict[str, Floats]:
@@ -48,6 +48,69 @@ def test_moves_in_the_held_out_part_alone_do_not_count() -> None:
     values["heater"][2_500:3_000:2] = 1.0
 
     assert "action `heater` (H) never moved" in _why(_asked(values))
+
+
+# An hour in which a person moves an output is worth a month, whenever it is.
+@pytest.mark.parametrize("at", [0.0, 1.0])
+def test_an_action_that_moved_in_the_last_fifth_of_the_fitting_part_alone_is_fitted(at: float) -> None:
+    found = identified(lag(still_until=2_400, at=at), Wish(step_s=1.0))
+
+    assert isinstance(found, Identified), found
+    (one,) = found.targets
+    assert one.fit.effect("v") == pytest.approx(0.3, rel=0.05)
+    assert one.fit.effect("u") == pytest.approx(0.01, rel=0.05)
+
+
+def test_an_action_that_no_window_shows_moving_is_named() -> None:
+    parts = lag()
+    twitched = parts.samples["v"].value
+    twitched[:] = 0.0
+    twitched[1_200:1_206:2] = 1.0  # in the middle, between two samples the tag beside it was Bad at
+    level = parts.samples["y"].good
+    level[1_190:1_212] = False
+
+    said = _why(identified(parts, Wish(step_s=1.0)))
+
+    assert "`v` did not move in the part of the record that `y` is fitted to first" in said
+
+
+def test_a_tag_never_known_long_enough_to_see_its_noise_asks_for_its_error() -> None:
+    parts = lag()
+    level = replace(parts.channel("y"), error=None)
+    two_of_three = replace(parts.samples["y"], good=np.arange(4_000) % 3 != 2)
+    parts = Recording(channels=(level, *parts.channels[1:]), samples={**parts.samples, "y": two_of_three})
+
+    said = _why(identified(parts, Wish(step_s=1.0)))
+
+    assert "`y` (Y) is hardly ever known for three steps" in said
+    assert "--error Y=VALUE" in said
+
+
+# A model nobody could try on time it had not seen is none, unless it is asked for by name: then it is said.
+def test_a_model_that_the_held_out_part_says_nothing_of_is_no_dynamics() -> None:
+    parts = lag()
+    seldom = replace(parts.samples["y"], good=(np.arange(4_000) < 2_500) | (np.arange(4_000) % 6 != 5))
+    parts = Recording(channels=parts.channels, samples={**parts.samples, "y": seldom})
+
+    said = _why(identified(parts, Wish(step_s=1.0)))
+    found = identified(parts, Wish(step_s=1.0, targets=("y",)))
+
+    assert "nothing in the held-out part says what a model of `y` is worth" in said
+    assert isinstance(found, Identified)
+    assert "`y`: nothing in the held-out part says what its model is worth" in found.notes
+
+
+# What a model is worth is a matter of the tags in it: one that is often Bad and moves nothing is no reason.
+def test_a_tag_beside_the_model_does_not_keep_it_from_being_judged() -> None:
+    parts = recording(TANK, _values(6_000), 1.0)
+    seldom = replace(parts.samples["level"], good=np.arange(6_000) % 3 != 2)
+    parts = Recording(channels=parts.channels, samples={**parts.samples, "level": seldom})
+
+    found = identified(parts, Wish(step_s=1.0))
+
+    assert isinstance(found, Identified), found
+    temp = next(t for t in found.targets if t.fit.target == "temp")
+    assert temp.worth < 0.9
 
 
 def test_two_tags_that_moved_together_are_named_and_nothing_is_fitted() -> None:

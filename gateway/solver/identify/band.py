@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -236,9 +235,3 @@ def observed_rate(values: Floats, step_s: float, error: float) -> float:
         if len(change):
             fastest = max(fastest, (float(change.max()) - 2 * error) / (steps * step_s))
     return fastest
-
-
-def runs(known: Truths) -> list[tuple[int, int]]:
-    """Stretches without a gap: first step, and the one after the last."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], known.view(np.int8), [0]))))
-    return [(int(a), int(b)) for a, b in list(pairwise(edges))[::2]]

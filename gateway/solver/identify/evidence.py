@@ -21,7 +21,7 @@ RULES = (
     ),
     (
         "The window length is the one that predicts best 10 and 60 steps ahead in the last fifth of the "
-        "fitting part."
+        "fitting part; in the first, where a tag moved in the last alone."
     ),
     (
         "Noise of the readings pulls effects of measured tags towards 0. The pull is reckoned to first "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -29,6 +29,7 @@ _LOOK = (10, 60)  # steps ahead at which they are compared
 _MOST_STARTS = 20_000
 _MOST_BIAS = 0.25  # of an effect: beyond it the first order of what noise does is no order at all
 _MOST_NOISE = 0.5  # of the square of a regressor's movement
+_STILL = 1e-13  # of a column's mean square: no more than rounding
 _LEAST_ALONE = 0.05  # of an action's movement: below it feedback decides what its effect comes out as
 
 
@@ -76,22 +77,33 @@ def fitted(
 ) -> Fit | str:
     """The fit whose window length predicts best within the training steps, or why there is none."""
     columns = table(grid, target, regressors)
-    first, end = train
-    middle = first + int(_CHOOSE * (end - first))
     scored: list[tuple[float, int]] = []
     why = ""
-    for steps in LADDER:
-        found = _of_window(columns, steps, actions, noise, (first, middle))
-        if isinstance(found, str):
-            why = why or found
-        else:
-            scored.append((_score(grid, columns, found.model(), middle, end), steps))
+    for fitting, judging in _parted(*train):
+        for steps in LADDER:
+            found = _of_window(columns, steps, actions, noise, fitting)
+            if isinstance(found, str):
+                why = why or found
+            else:
+                scored.append((_score(grid, columns, found.model(), *judging), steps))
+        if scored:
+            break
     for _, steps in sorted(scored):
         found = _of_window(columns, steps, actions, noise, train)
         if not isinstance(found, str):
             return found
         why = found
     return why
+
+
+def _parted(first: int, end: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """What candidates are fitted to, and what chooses: the rest behind it, or that before it.
+
+    A tag that a person moved in one hour alone may not have moved in the other.
+    """
+    chosen = int(_CHOOSE * (end - first))
+    yield (first, first + chosen), (first + chosen, end)
+    yield (end - chosen, end), (first, end - chosen)
 
 
 def _of_window(
@@ -110,7 +122,8 @@ def _of_window(
             f"`{target}`: {usable} steps of the fitting part begin a window of {steps} with every tag; "
             f"{width} coefficients need at least {20 * (width + 1)}"
         )
-    if said := _alike(columns, equations) or _led(columns, equations, actions):
+    still = _still(columns, equations)
+    if said := still or _alike(columns, equations) or _led(columns, equations, actions):
         return said
     found = _chosen(columns, equations, noise)
     if found is None:
@@ -135,6 +148,19 @@ def _drowned(columns: Table, equations: Normal, found: Fit) -> str:
                 f"effect of {abs(effect.value):.2g}: that effect cannot be told"
             )
     return ""
+
+
+def _still(columns: Table, equations: Normal) -> str:
+    """A sentence where a tag was the same in every window."""
+    own = equations.own_movement() <= _STILL * equations.scale**2
+    return next(
+        (
+            f"`{name}` did not move in the part of the record that `{columns.target}` is fitted to first"
+            for name, still in zip(columns.names[:-1], own[:-1], strict=True)
+            if still
+        ),
+        "",
+    )
 
 
 def _led(columns: Table, equations: Normal, actions: AbstractSet[str]) -> str:
@@ -200,7 +226,7 @@ def _chosen(columns: Table, equations: Normal, noise: Mapping[str, float]) -> Fi
         values, errors = solved
         bias = _bias(columns, equations, kept, values, noise)
         ratios = np.abs(values - bias) / np.maximum(errors, 1e-300)
-        if not kept or ratios.min() >= SURE:
+        if ratios.min() >= SURE:
             break
         worst = int(np.argmin(ratios))
         left_out[columns.names[kept[worst]]] = float(ratios[worst])

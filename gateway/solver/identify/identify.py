@@ -74,9 +74,10 @@ def identified(recording: Recording, wish: Wish) -> Identified | tuple[str, ...]
     moved = {name: _moved(grid, name, train) for name in names}
     if still := _still(recording, moved):
         return tuple(still)
-    return _of_ground(
-        _Ground(recording, grid, train, held_out, len(places), moved, *_errors(recording, grid)), wish
-    )
+    errors = _errors(recording, grid)
+    if isinstance(errors, str):
+        return (errors,)
+    return _of_ground(_Ground(recording, grid, train, held_out, len(places), moved, *errors), wish)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,11 @@ def _targets(ground: _Ground, wish: Wish) -> tuple[list[Target], dict[str, str]]
         one = _target(ground, channel)
         if isinstance(one, str):
             without[channel.name] = one
+        elif np.isnan(one.worth) and wish.targets is None:
+            without[channel.name] = (
+                f"nothing in the held-out part says what a model of `{channel.name}` is worth: what moves it "
+                f"is never known for {_AHEAD} steps in a row there, or it stood still"
+            )
         elif one.worth > WORTH and wish.targets is None:
             without[channel.name] = (
                 f"the best model of `{channel.name}` misses {100 * one.worth:.0f} % of what "
@@ -182,8 +188,8 @@ def _still(recording: Recording, moved: Mapping[str, Moved]) -> list[str]:
     return said
 
 
-def _errors(recording: Recording, grid: Grid) -> tuple[dict[str, float], dict[str, float]]:
-    """The bound of each reading's error, and the standard deviation of its noise."""
+def _errors(recording: Recording, grid: Grid) -> tuple[dict[str, float], dict[str, float]] | str:
+    """The bound of each reading's error, and the standard deviation of its noise; or whose cannot be told."""
     errors: dict[str, float] = {}
     noise: dict[str, float] = {}
     for channel in recording.channels:
@@ -192,8 +198,13 @@ def _errors(recording: Recording, grid: Grid) -> tuple[dict[str, float], dict[st
             continue
         deviation, greatest = observed_noise(grid.at[channel.name])
         error = channel.error
+        if error is None and not np.isfinite(greatest):
+            return (
+                f"`{channel.name}` ({channel.tag}) is hardly ever known for three steps: its noise cannot "
+                f"be seen. Say what its transmitter may be off by: --error {channel.tag}=VALUE"
+            )
         if error is None:
-            error = rounded_out(Fraction(ERROR_MARGIN * max(greatest, 0.0)).limit_denominator(10**12), 2)
+            error = rounded_out(Fraction(ERROR_MARGIN * greatest).limit_denominator(10**12), 2)
         bound = float(error + channel.rounding)
         errors[channel.name] = bound
         # Noise within +-bound has its greatest likely deviation when it is spread evenly.
@@ -217,11 +228,12 @@ def _target(ground: _Ground, channel: Channel) -> Target | str:
     band = banded(grid, model, known, ground.errors, train, held_out)
     ends = Fraction(band.low), Fraction(band.high)
     band = replace(band, low=float(-rounded_out(-ends[0], 3)), high=float(rounded_out(ends[1], 3)))
-    return Target(fit=fit, model=model, band=band, worth=_worth(grid, model, others, held_out))
+    return Target(fit=fit, model=model, band=band, worth=_worth(grid, model, held_out))
 
 
-def _worth(grid: Grid, model: Model, others: Sequence[str], part: tuple[int, int]) -> float:
-    columns = table(grid, model.target, others)
+def _worth(grid: Grid, model: Model, part: tuple[int, int]) -> float:
+    """Mean square missed of what "it stays as it is" misses; nan where nothing says."""
+    columns = table(grid, model.target, list(model.effects))
     here = starts(columns, _AHEAD, *part)
     if not len(here):
         return float("nan")

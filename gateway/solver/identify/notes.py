@@ -39,6 +39,8 @@ def notes(recording: Recording, grid: Grid, found: Sequence[Target], worth: floa
     actions = [c.name for c in recording.channels if c.action]
     for one in found:
         yield from _of_fit(one, actions)
+        if np.isnan(one.worth):
+            yield f"`{one.fit.target}`: nothing in the held-out part says what its model is worth"
         if one.worth > worth:
             missed = f'misses {100 * one.worth:.0f} % of what "it stays as it is" misses'
             yield f"`{one.fit.target}`: the model {missed}; it was asked for by name"
@@ -98,8 +100,7 @@ def _of_band(one: Target) -> Iterator[str]:
         alike = f"what is missed in one window of {band.window} steps is much like what is missed in the next"
         yield (
             f"`{name}`: {alike} (correlation {band.alike_next:.2f}): something slow that nobody measures "
-            "moves "
-            'it, and the band holds it all; a `"role": "state"` for it may give a narrower one'
+            'moves it, and the band holds it all; a `"role": "state"` for it may give a narrower one'
         )
     for covered in band.coverage:
         if covered.starts > covered.inside:
