@@ -25,6 +25,7 @@ from gateway.inference.bundle.manifest import Bundle, OutputSpec
 from gateway.inference.bundle.stateless import StatelessOutput, class_values
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.decoding.decode import OutputRange
+from gateway.inference.decoding.nbest import MOST_PROPOSALS
 from gateway.inference.kv.backend import ProviderTruth
 from gateway.inference.kv.ort_session import Provider
 from gateway.inference.messages import Answer, Cycle, Propose
@@ -33,6 +34,16 @@ from gateway.inference.serving.serving import Size, make_engine
 
 Device = Literal["auto", "cpu", "cuda:0"]
 _PROVIDERS: dict[Device, Provider] = {"auto": "auto", "cpu": "cpu", "cuda:0": "cuda"}
+
+
+@dataclass(frozen=True, slots=True)
+class Another:
+    """Something else that the model would do, and how much of its probability is near all of it."""
+
+    values: Mapping[str, Fraction]
+    confidence: float | None
+    masked_out: Mapping[str, float]
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,7 @@ class Wanted:
     reused_tokens: int
     computed_tokens: int
     engine_ms: float
+    others: tuple[Another, ...] = ()  # where more than one was asked for; the likeliest first
 
 
 class DecisionModel:
@@ -59,6 +71,10 @@ class DecisionModel:
         """
         self.bundle = bundle
         self._ranges = {**ranges_of(bundle), **(outputs or {})}
+        for spec, change in zip(bundle.manifest.outputs, bundle.max_changes, strict=True):
+            if change is not None and self._ranges[spec.tag].most is None:
+                found = self._ranges[spec.tag]
+                self._ranges[spec.tag] = replace(found, most=int(Fraction(change) / abs(found.scale)))
         self._engine, test = make_engine(bundle, tuple(self._ranges.values()), Size(provider))
         if not isinstance(self._engine, Engine):
             test()
@@ -81,12 +97,16 @@ class DecisionModel:
         """Where it really runs."""
         return self._engine.truth
 
-    def propose(self, inputs: Mapping[str, float], in_force: Mapping[str, float]) -> Wanted:
+    def propose(self, inputs: Mapping[str, float], in_force: Mapping[str, float], *, n: int = 1) -> Wanted:
         """Setpoints for the next cycle, from what is measured and what has been in force until now.
 
-        Each call is one cycle of `bundle.cycle_s` seconds after the one before. Raises `InferenceError` for a
-        tag that has no number.
+        With `n` the n best, or as many as the model has: the first is what it is without. Each call is one
+        cycle of `bundle.cycle_s` seconds after the one before. Raises `InferenceError` for a tag that has no
+        number, and for an `n` out of range.
         """
+        if not 1 <= n <= MOST_PROPOSALS:
+            message = f"from 1 to {MOST_PROPOSALS} proposals can be asked for, not {n}"
+            raise InferenceError(message)
         manifest = self.bundle.manifest
         measured = tuple(_number(inputs, spec.tag) for spec in manifest.inputs)
         acting = tuple(_number(in_force, spec.tag) for spec in manifest.outputs)
@@ -97,6 +117,7 @@ class DecisionModel:
             inputs=measured,
             in_force=acting,
             history=None if self._cycle else tuple(self._history),
+            most=n,
         )
         self._cycle += 1
         self._measured = measured
@@ -104,15 +125,26 @@ class DecisionModel:
         if not isinstance(answer, Answer):  # it was forgotten: an answer had failed half-way
             answer = self._engine.propose(msgspec.structs.replace(request, history=tuple(self._history)))
         assert isinstance(answer, Answer), "the history was sent"  # noqa: S101 - an invariant
-        tags = [spec.tag for spec in manifest.outputs]
         return Wanted(
-            values={tag: self._ranges[tag].value(raw) for tag, raw in zip(tags, answer.raws, strict=True)},
+            values=self._values(answer.raws),
             confidence=answer.confidence,
-            masked_out=dict(zip(tags, answer.masked_out, strict=True)),
+            masked_out=dict(zip(self._ranges, answer.masked_out, strict=True)),
             reused_tokens=answer.reused_tokens,
             computed_tokens=answer.computed_tokens,
             engine_ms=answer.engine_ms,
+            others=tuple(
+                Another(
+                    values=self._values(other.raws),
+                    confidence=other.confidence,
+                    masked_out=dict(zip(self._ranges, other.masked_out, strict=True)),
+                    share=other.share,
+                )
+                for other in answer.others
+            ),
         )
+
+    def _values(self, raws: tuple[int, ...]) -> dict[str, Fraction]:
+        return {tag: self._ranges[tag].value(raw) for tag, raw in zip(self._ranges, raws, strict=True)}
 
     def generate(
         self, tokens: Sequence[int], max_new_tokens: int, temperature: float = 0.0, seed: int = 0
@@ -169,14 +201,6 @@ def ranges_of(bundle: AnyBundle) -> dict[str, OutputRange]:
 
 
 def _range_of(spec: OutputSpec | StatelessOutput) -> OutputRange:
-    """What an output may take, and how far from the value in force where the bundle says so."""
-    found = _all_of(spec)
-    if spec.max_change is None:
-        return found
-    return replace(found, most=int(Fraction(spec.max_change) / found.scale))
-
-
-def _all_of(spec: OutputSpec | StatelessOutput) -> OutputRange:
     """What an output's bins or classes span; one count is the greatest step that meets each of them."""
     if isinstance(spec, OutputSpec):
         return _span(spec.knots, 25 if spec.decoding == "expectation" else 1)

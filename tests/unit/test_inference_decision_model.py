@@ -48,6 +48,28 @@ def test_without_ranges_an_output_may_take_what_its_bins_span() -> None:
     assert wanted.values["TK1.M101.STAGE"] in {0, 1, 2, 3}
 
 
+def test_n_best_are_distinct_ranked_and_the_first_is_what_it_is_alone() -> None:
+    alone = DecisionModel.from_bundle(BUFFER_TANK, "cpu").propose(inputs(), IN_FORCE)
+    listed = DecisionModel.from_bundle(BUFFER_TANK, "cpu").propose(inputs(), IN_FORCE, n=4)
+
+    assert (listed.values, listed.confidence, alone.others) == (alone.values, alone.confidence, ())
+    assert len(listed.others) == 3
+    blocks = [listed.values, *(other.values for other in listed.others)]
+    assert all(blocks.count(block) == 1 for block in blocks)
+    shares = [other.share for other in listed.others]
+    assert shares == sorted(shares, reverse=True)
+    for other in listed.others:
+        assert set(other.values) == set(other.masked_out) == set(TAGS)
+        assert other.confidence is None or other.confidence <= 1.0
+
+
+@pytest.mark.parametrize("n", [0, 9])
+def test_a_number_of_proposals_out_of_range_is_refused(n: int) -> None:
+    model = DecisionModel.from_bundle(BUFFER_TANK, "cpu")
+    with pytest.raises(InferenceError, match=f"from 1 to 8 proposals can be asked for, not {n}"):
+        model.propose(inputs(), IN_FORCE, n=n)
+
+
 def test_it_says_where_it_runs_and_refuses_a_device_that_is_not_there() -> None:
     model = DecisionModel.from_bundle(BUFFER_TANK)
     assert model.truth.actual in {"CPUExecutionProvider", "CUDAExecutionProvider"}
