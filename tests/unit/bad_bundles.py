@@ -161,7 +161,7 @@ def _endless(graph: onnx.GraphProto) -> None:
         ],
         [value("go", TensorProto.BOOL, []), value("next", TensorProto.FLOAT, shape)],
     )
-    graph.initializer.append(numpy_helper.from_array(np.array(True), "yes"))
+    graph.initializer.append(numpy_helper.from_array(np.array(1, dtype=np.bool_), "yes"))
     _through(graph, helper.make_node("Loop", ["", "yes", "before"], ["after"], body=body))
 
 

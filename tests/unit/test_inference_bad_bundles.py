@@ -70,7 +70,7 @@ def test_a_sound_bundle_is_not_refused(tmp_path: Path, stateless: bool) -> None:
 
 @pytest.mark.parametrize("bad", [each for each in BAD if "memory" not in each.name], ids=lambda bad: bad.name)
 def test_a_bad_one_is_refused_in_a_sentence_that_says_what_to_do(tmp_path: Path, bad: Bad) -> None:
-    """What asks for memory is tried in a process of its own, during swaps of a running gateway, as these are."""
+    """Those that ask for memory have a process of their own, with all of these, while a gateway runs."""
     assert re.search(bad.said, refusal(bad.made_in(tmp_path / bad.name)))
 
 
