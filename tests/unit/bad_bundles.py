@@ -243,8 +243,8 @@ BAD = (
     ),
     Bad(
         "class-2",
-        lambda f: edit(f, lambda m: m["outputs"][1].update(values=["0", "7"])),
-        "ranges from 0 to 1 but a class of the model stands for 7: correct the value or the range",
+        lambda f: edit(f, lambda m: m["outputs"][0].update(values=["0", "700"])),
+        "ranges from 0 to 100 but a class of the model stands for 700: correct the value or the range",
         stateless=True,
     ),
 )
