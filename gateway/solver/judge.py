@@ -69,24 +69,27 @@ class Worst(NamedTuple):
 
 
 class _Part:
-    """Some duties of some rules."""
+    """Some duties of some rules. Slacks are in units of 1 / `unit`, a multiple of every formula's own."""
 
-    def __init__(self, duties: Mapping[int, list[tuple[Duty, Scaled]]]) -> None:
-        self._duties = duties
-        self._table = _table(list(duties.values()))
+    def __init__(self, duties: Mapping[int, list[tuple[Duty, Scaled]]], unit: int) -> None:
+        self._duties, self._unit = duties, unit
 
-    def slacks(self, within: Box, unit: int) -> dict[int, int]:
-        """By rule, its least slack in units of 1 / `unit`, a multiple of every formula's own."""
+    @cached_property
+    def _table(self) -> Table:
+        return _table(list(self._duties.values()))
+
+    def slacks(self, within: Box) -> dict[int, int]:
+        """By rule, its least slack."""
         found: dict[int, int] = {}
         for (rule, duties), near in zip(self._duties.items(), self._table.nearest(within), strict=True):
             if near is not None:
-                found[rule] = near[1] * (unit // duties[near[0]][1].unit)
+                found[rule] = near[1] * (self._unit // duties[near[0]][1].unit)
         return found
 
-    def slacks_of(self, rules: Iterable[int], within: Box, unit: int) -> dict[int, int]:
-        """The same of a few rules alone."""
+    def slacks_of(self, rules: Iterable[int], within: Box) -> dict[int, int]:
+        """The same of a few rules, those that have duties here."""
         return {
-            rule: min(formula.slack(within).value * (unit // formula.unit) for _, formula in duties)
+            rule: min(formula.slack(within).value * (self._unit // formula.unit) for _, formula in duties)
             for rule in rules
             if (duties := self._duties.get(rule))
         }
@@ -139,7 +142,8 @@ class Prepared:
                         of_the_state.setdefault(index, []).append((duty, formula))
                 else:
                     fixed.append((duty, formula))
-        self._movable, self._of_the_state = _Part(movable), _Part(of_the_state)
+        self.movable = _Part(movable, self.unit)  # critical and standard rules, as far as a proposal counts
+        self.of_the_state = _Part(of_the_state, self.unit)  # those of them about the plant's state as well
         self._fixed = _table([fixed])
 
     def box(self, facts: Facts, new: Mapping[TagId, Fraction]) -> dict[str, tuple[int, int]]:
@@ -187,17 +191,6 @@ class Prepared:
         """Least slack of each of some rules, in its own unit."""
         nearest = self._table.nearest(within)
         return {i: Fraction(near[1], self._units[i][near[0]][0]) for i in rules if (near := nearest[i])}
-
-    def movable_slacks(self, within: Box) -> dict[int, int]:
-        """Least slack of each critical and standard rule, as far as a proposal can change it.
-
-        In units of 1 / `unit`.
-        """
-        return self._movable.slacks(within, self.unit)
-
-    def state_slacks(self, within: Box) -> dict[int, int]:
-        """The same of those rules that are about the plant's state as well."""
-        return self._of_the_state.slacks(within, self.unit)
 
     def hopeless(self, within: Box) -> bool:
         """Whether intervals cannot show what no proposal can change."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 from gateway.core.decision import Proposal, RegisterValue
 from gateway.core.errors import RegisterRangeError
 from gateway.core.restraint import Restraint
 from gateway.core.tag import TagId
-from gateway.solver.backup import register, toward
+from gateway.solver.backup import register
 from gateway.solver.judge import Prepared
 from gateway.solver.module import Variable
 from gateway.solver.predict import Facts
@@ -29,7 +30,7 @@ def candidates(
     What is kept back goes less far first; only where that is not permitted, as far as it may.
     """
     wanted = {v.tag: v for v in proposal.values}
-    if prepared.hopeless(prepared.box(facts, proposal.engineering())):
+    if prepared.hopeless(prepared.look(facts, proposal.engineering()).within):
         return
     tried = {proposal.values}
     for discrete in _combinations(rules, facts, wanted):
@@ -50,7 +51,7 @@ def released(
     spare = shifts(rules, facts, wanted, restraint)
     if not spare:
         return None
-    slacks = prepared.state_slacks(prepared.box(facts, _further(wanted, spare)))
+    slacks = prepared.of_the_state.slacks(prepared.box(facts, _further(wanted, spare)))
     rule = min(slacks, key=lambda index: slacks[index], default=None)
     if rule is None or slacks[rule] >= 0:
         return None
@@ -134,6 +135,7 @@ class _Way:
 
     Every rule's slack is concave along the way (where it has no alternatives), so its slope says on which
     side of a violated point it can still hold, and mostly straight, so that two points tell where it ends.
+    A rule that must hold a stretch further as well has a second slack, by its complement.
     """
 
     def __init__(
@@ -145,63 +147,69 @@ class _Way:
         spare: Mapping[TagId, Fraction],
     ) -> None:
         self._prepared, self._facts, self._wanted, self._spare = prepared, facts, wanted, spare
-        self._reals = [v for v in rules.actions if v.sort == "real"]
-        self._starts = {v.tag: facts.old[v.tag][0] for v in self._reals}
-        moved = [abs(wanted[v.tag].raw - _counts(v, self._starts[v.tag])) for v in self._reals]
+        self._outputs = [_Output.of(v, facts, wanted) for v in rules.actions if v.sort == "real"]
+        moved = [abs(wanted[o.variable.tag].raw - round(o.start)) for o in self._outputs]
         self.parts = max(moved, default=0)
         self._stride = -(-self.parts // min((n for n in moved if n), default=1))  # every output moves a count
-        self._base = prepared.box(facts, {t: r.value for t, r in wanted.items()})
-        self._known: dict[int, dict[int, int]] = {}
+        self._base = prepared.look(facts, _further(wanted, {})).within
+        self._points: dict[int, Registers] = {}
+        self._slacks: dict[int, dict[int, int]] = {}
 
-    def point(self, index: int) -> dict[TagId, RegisterValue]:
+    def point(self, index: int) -> Registers:
         """The registers at one part of the way."""
-        found = dict(self._wanted)
-        if index < self.parts:
-            for v in self._reals:
-                start = self._starts[v.tag]
-                there = start + (self._wanted[v.tag].value - start) * Fraction(index, self.parts)
-                found[v.tag] = toward(v, there, start)
-        return found
+        if index == self.parts:
+            return self._wanted
+        if index not in self._points:
+            moved = {o.variable.tag: o.at(index, self.parts) for o in self._outputs}
+            self._points[index] = {**self._wanted, **moved}
+        return self._points[index]
 
     def farthest(self) -> int | None:
         """The last part at which every rule holds; None where there is none."""
-        if self._least(self.parts) >= 0:
+        missed = self._missed(self.parts)
+        if not missed:
             return self.parts
-        return self._between(0, self.parts) if self._least(0) >= 0 else self._sloping(0, self.parts)
+        fails = self.parts
+        if min(self._of(0, missed).values()) >= 0:  # then perhaps nothing else is in the way
+            guess = self._straight(0, fails, missed)
+            others = self._missed(guess, missed)
+            if not others:
+                return self._between(guess, fails, missed)
+            fails, missed = guess, others
+        return self._sloping(0, self.parts) if self._missed(0, missed) else self._between(0, fails, missed)
 
-    def _between(self, holds: int, fails: int) -> int:
-        """The last part that holds, after one that does and before one that does not."""
+    def _between(self, holds: int, fails: int, missed: Collection[int]) -> int:
+        """The last part that holds, after one that does and before one that misses some rules."""
         tried = 0
         while fails - holds > 1:
-            middle = self._straight(holds, fails) if tried < _MOST_STRAIGHT else (holds + fails) // 2
+            straight = self._straight(holds, fails, missed)
+            middle = max(straight, holds + 1) if tried < _MOST_STRAIGHT else (holds + fails) // 2
             tried += 1
-            if self._least(middle) >= 0:
-                holds = middle
+            there = self._missed(middle, missed)
+            if there:
+                fails, missed = middle, there
             else:
-                fails = middle
+                holds = middle
         return holds
 
-    def _straight(self, holds: int, fails: int) -> int:
-        """Where straight slacks would leave the last part that holds; the part beside an end at the least."""
-        first, last = self._slacks(holds), self._slacks(fails)
-        ways = (
-            first[rule] * (fails - holds) // (first[rule] - slack)
-            for rule, slack in last.items()
-            if slack < 0
-        )
-        return min(max(holds + min(ways), holds + 1), fails - 1)
+    def _straight(self, holds: int, fails: int, missed: Collection[int]) -> int:
+        """The last part before `fails` at which rules missed there would hold, were their slacks straight."""
+        first, last = self._of(holds, missed), self._of(fails, missed)
+        ways = (first[rule] * (fails - holds) // (first[rule] - last[rule]) for rule in missed)
+        return min(holds + min(ways), fails - 1)
 
     def _sloping(self, low: int, high: int) -> int | None:
         """The last part that holds where the first does not: the slopes of what fails say where to look."""
         while low <= high:
             middle = high if high == self.parts else (low + high) // 2
-            here = self._slacks(middle)
+            missed = self._missed(middle)
+            if not missed:
+                return self._between(middle, high + 1, self._missed(high + 1))
+            here = self._of(middle, missed)
             worst = min(here, key=lambda rule: here[rule])
-            if here[worst] >= 0:
-                return self._between(middle, high + 1)
             beside = middle + self._stride
             beside = beside if beside <= self.parts else middle - self._stride
-            there = self._slacks(beside)[worst] if beside >= 0 else here[worst]
+            there = self._of(beside, [worst])[worst] if beside >= 0 else here[worst]
             if there == here[worst]:
                 return None  # at its best, and not good enough
             if (there > here[worst]) == (beside > middle):
@@ -210,22 +218,60 @@ class _Way:
                 high = middle - 1
         return None
 
-    def _least(self, index: int) -> int:
-        return min(self._slacks(index).values(), default=0)
+    def _missed(self, index: int, suspects: Iterable[int] = ()) -> tuple[int, ...]:
+        """The rules that intervals do not show at a part; of `suspects` alone where it misses one of them."""
+        found = tuple(rule for rule, slack in self._of(index, suspects).items() if slack < 0)
+        return found or self._all_missed(index)
 
-    def _slacks(self, index: int) -> dict[int, int]:
-        """By rule; a rule that must hold a stretch further as well has a second one, by its complement."""
-        if index not in self._known:
-            here = self.point(index)
-            box = self._prepared.changed(self._facts, _further(here, {}), self._base)
-            found = self._prepared.movable_slacks(box)
-            if self._spare:
-                box = self._prepared.changed(self._facts, _further(here, self._spare), self._base)
-                further = self._prepared.state_slacks(box)
-                found |= {~rule: slack for rule, slack in further.items()}
-            self._known[index] = found
-        return self._known[index]
+    def _all_missed(self, index: int) -> tuple[int, ...]:
+        here = self.point(index)
+        prepared = self._prepared
+        near = prepared.look(self._facts, _further(here, {})).nearest
+        perhaps = [rule for rule in prepared.binding if (n := near[rule]) is not None and n[1] < 0]
+        found = [rule for rule, slack in self._of(index, perhaps).items() if slack < 0]
+        if self._spare:
+            box = prepared.changed(self._facts, _further(here, self._spare), self._base)
+            found += [~rule for rule, slack in prepared.of_the_state.slacks(box).items() if slack < 0]
+        return tuple(found)
+
+    def _of(self, index: int, rules: Iterable[int]) -> dict[int, int]:
+        """The slacks of some rules at a part, of those that a proposal can change."""
+        known = self._slacks.setdefault(index, {})
+        asked = [rule for rule in rules if rule not in known]
+        for wanted, spare, part in (
+            ([rule for rule in asked if rule >= 0], {}, self._prepared.movable),
+            ([~rule for rule in asked if rule < 0], self._spare, self._prepared.of_the_state),
+        ):
+            if wanted:
+                new = _further(self.point(index), spare)
+                box = self._prepared.changed(self._facts, new, self._base)
+                found = part.slacks_of(wanted, box)
+                known.update((~rule if spare else rule, slack) for rule, slack in found.items())
+        return {rule: known[rule] for rule in rules if rule in known}
 
 
-def _counts(variable: Variable, value: Fraction) -> int:
-    return round((value - variable.definition.offset) / variable.definition.scale)
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """One output on its way; `start` and where it is wanted in counts, which need not be whole."""
+
+    variable: Variable
+    start: Fraction
+    wanted: int
+    upward: bool  # a point between two registers goes to the upper one, as the way began there
+
+    @staticmethod
+    def of(variable: Variable, facts: Facts, wanted: Registers) -> _Output:
+        definition, (first, *_) = variable.definition, facts.old[variable.tag]
+        register = wanted[variable.tag]
+        upward = (first >= register.value) == (definition.scale > 0)
+        return _Output(variable, (first - definition.offset) / definition.scale, register.raw, upward)
+
+    def at(self, index: int, parts: int) -> RegisterValue:
+        """The register at one part of so many, nearest to the straight line on the side of the start."""
+        above, below = self.start.as_integer_ratio()
+        counts, whole = above * parts + (self.wanted * below - above) * index, below * parts
+        raw = -(-counts // whole) if self.upward else counts // whole
+        definition = self.variable.definition
+        if definition.raw_range is not None:
+            raw = min(max(raw, definition.raw_range[0]), definition.raw_range[1])
+        return RegisterValue(self.variable.tag, raw, definition.engineering(raw))
