@@ -23,6 +23,7 @@ from gateway.cli import (
     compiling,
     identifying,
     model_files,
+    model_golden,
     model_holding,
     model_serving,
     overriding,
@@ -48,6 +49,7 @@ app.add_typer(certificate.app)
 app.add_typer(schema.app)
 model_serving.register(model_files.app)
 model_holding.register(model_files.app)
+model_golden.register(model_files.app)
 app.add_typer(model_files.app)
 app.add_typer(compiling.key_app)
 app.command("analyze")(analyzing.analyze_file)

@@ -117,7 +117,7 @@ def model_inspect(
     """Show a bundle's tags, window, operators, types, and what its keys and values take."""
     from gateway.cli import model_words  # noqa: PLC0415  # rich
 
-    with _refusals():
+    with refusals():
         from gateway.inference.quantize.inspecting import inspect  # noqa: PLC0415  # onnx
         from gateway.inference.quantize.twin import load_decoder  # noqa: PLC0415
 
@@ -137,7 +137,7 @@ def model_gate(
     """Measure a bundle against its float32 twin: every figure with its bar; status 1 where one is missed."""
     from gateway.cli import model_words  # noqa: PLC0415  # rich
 
-    with _refusals(), _bar() as progress:
+    with refusals(), progress_bar() as progress:
         from gateway.inference.quantize.figures import bars, measure  # noqa: PLC0415
         from gateway.inference.quantize.twin import load_decoder  # noqa: PLC0415
 
@@ -165,7 +165,7 @@ def model_bench(
     """Time decode steps and prefill chunks at batch 1 and 8, and say what memory they take."""
     from gateway.cli import model_words  # noqa: PLC0415  # rich
 
-    with _refusals(), _bar() as progress:
+    with refusals(), progress_bar() as progress:
         from gateway.inference.quantize.benching import bench  # noqa: PLC0415
         from gateway.inference.quantize.twin import load_decoder  # noqa: PLC0415
 
@@ -189,7 +189,7 @@ def _made(work: Callable[[_Progress], Result], as_json: bool) -> None:
     """Run what makes a bundle and tell of the result, or of the bars it misses."""
     from gateway.cli import model_words  # noqa: PLC0415  # rich
 
-    with _refusals(as_json=as_json), _bar() as progress:
+    with refusals(as_json=as_json), progress_bar() as progress:
         result = work(progress)
     if as_json:
         _print(model_words.result_plain(result))
@@ -198,7 +198,7 @@ def _made(work: Callable[[_Progress], Result], as_json: bool) -> None:
 
 
 @contextmanager
-def _refusals(*, as_json: bool = False) -> Iterator[None]:
+def refusals(*, as_json: bool = False) -> Iterator[None]:
     """What is wrong with a bundle, or with what was made of it, ends the verb with its sentence."""
     from gateway.core.errors import InferenceError  # noqa: PLC0415
 
@@ -224,7 +224,7 @@ def _fail(sentence: str) -> None:
 
 
 @contextmanager
-def _bar() -> Iterator[_Progress]:
+def progress_bar() -> Iterator[_Progress]:
     """A progress bar on a terminal's standard error, one line a stage; nothing elsewhere."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn  # noqa: PLC0415

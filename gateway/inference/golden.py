@@ -2,21 +2,23 @@
 
 `python -m gateway.inference.golden BUNDLE`. A bundle's `golden.json` holds runs of cycles as a gateway would
 ask them, with the register counts that were answered and the actions behind them, to a millionth of their
-span. Counts must be the same, actions within 1.2e-3 of the span.
+span. Counts must be the same, actions within 1.2e-3 of the span. `o3ctl model golden` compares the checker's
+verdicts as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 import msgspec
 
-from gateway.inference.bundle.manifest import GOLDEN_FILE, Bundle, BundleError, load_bundle
+from gateway.inference.bundle.files import BundleError
+from gateway.inference.bundle.manifest import GOLDEN_FILE, Bundle, load_bundle
 from gateway.inference.decoding.decode import OutputRange
 from gateway.inference.kv.ort_session import Provider
 from gateway.inference.messages import Answer, Cycle, OutputLimits, Propose
@@ -28,19 +30,41 @@ _ROUNDING_ROOM = 0.05  # of a count: nearer to a half than this, a count may fal
 
 
 class GoldenCycle(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A question; without `counts` it is only history."""
+    """A question; without `counts` it is only history. `verdict` is the checker's, of these counts."""
 
     inputs: tuple[str, ...]
     in_force: tuple[str, ...]
     counts: tuple[int, ...] = ()
     actions: tuple[float, ...] = ()
+    verdict: str = ""
+    repaired: tuple[int, ...] = ()  # the counts that would be written instead
 
 
-class Golden(msgspec.Struct, frozen=True):
+class GoldenRules(msgspec.Struct, frozen=True):
+    """Under which modules verdicts were given, each answer by itself as after a gap; times in seconds."""
+
+    modules: dict[str, str]  # SHA-256 of the file, by id
+    hold_s: float
+    effect_delay_s: float
+
+
+class Golden(msgspec.Struct, frozen=True, omit_defaults=True):
     """`golden.json`."""
 
     outputs: tuple[OutputLimits, ...]
     runs: tuple[tuple[GoldenCycle, ...], ...]
+    rules: GoldenRules | None = None  # None: nobody wrote verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One golden question, and what this machine answered: run and cycle by number, from 0."""
+
+    run: int
+    at: int
+    asked: GoldenCycle
+    counts: tuple[int, ...]
+    actions: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +83,43 @@ class Replayed:
         )
 
 
-def replay(bundle: Bundle, provider: Provider = "cpu") -> Replayed:
-    """Ask everything again. Raises `BundleError` where the bundle has no golden answers."""
+def read_golden(bundle: Bundle) -> Golden:
+    """Raises `BundleError` where the bundle has no golden answers, or none that can be read."""
     if GOLDEN_FILE not in bundle.manifest.files:
         raise BundleError(bundle.directory, f"no {GOLDEN_FILE}: nobody wrote golden answers for it")
-    golden = msgspec.json.decode((bundle.directory / GOLDEN_FILE).read_bytes(), type=Golden)
+    try:
+        return msgspec.json.decode((bundle.directory / GOLDEN_FILE).read_bytes(), type=Golden)
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as exc:
+        problem = f"{GOLDEN_FILE} holds no golden answers ({exc}): copy the whole bundle folder"
+        raise BundleError(bundle.directory, problem) from exc
+
+
+def replays(bundle: Bundle, golden: Golden, provider: Provider = "cpu") -> Iterator[Replay]:
+    """Ask everything again; what is only history is asked and not told."""
+    ranges = [ranged(limits) for limits in golden.outputs]
+    for number, run in enumerate(golden.runs):
+        asked = [(cycle.inputs, cycle.in_force) for cycle in run]
+        answers = answered(bundle, ranges, asked, provider)
+        for at, (cycle, (counts, actions)) in enumerate(zip(run, answers, strict=True)):
+            if cycle.counts:
+                yield Replay(number, at, cycle, counts, actions)
+
+
+def replay(bundle: Bundle, provider: Provider = "cpu") -> Replayed:
+    """Counts and actions against the golden ones. Raises `BundleError`, see `read_golden`."""
+    golden = read_golden(bundle)
+    return compared(golden, replays(bundle, golden, provider))
+
+
+def compared(golden: Golden, found: Iterable[Replay]) -> Replayed:
+    """What a replay comes to."""
     ranges = [ranged(limits) for limits in golden.outputs]
     total, wrong, worst = 0, 0, 0.0
-    for run in golden.runs:
-        asked = [(cycle.inputs, cycle.in_force) for cycle in run]
-        for cycle, (counts, actions) in zip(run, answered(bundle, ranges, asked, provider), strict=True):
-            if not cycle.counts:
-                continue
-            total += 1
-            wrong += counts != cycle.counts
-            for ours, theirs, limits in zip(actions, cycle.actions, ranges, strict=True):
-                worst = max(worst, abs(ours - theirs) / _span(limits))
+    for one in found:
+        total += 1
+        wrong += one.counts != one.asked.counts
+        for ours, theirs, limits in zip(one.actions, one.asked.actions, ranges, strict=True):
+            worst = max(worst, abs(ours - theirs) / _span(limits))
     return Replayed(total, wrong, worst)
 
 
