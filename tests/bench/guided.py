@@ -1,7 +1,8 @@
-"""Guided decoding under seeded random constraint sets: refusals, what it costs in time and in the objective.
+"""Guided decoding, and lists, under seeded random constraint sets: refusals, what they cost in the objective.
 
-Refusals and objective: the demo plant in closed loop, each set twice from the same start under the same
-disturbances, the model guided and not. A refusal is a proposal that the check did not permit, repaired or
+Refusals and objective: the demo plant in closed loop, each set three times from the same start under the same
+disturbances: the model guided, unguided, and asked for a list of which the first permitted one is taken. A
+refusal is a proposal that the check did not permit, repaired or
 not; states in which no block can be permitted, as guidance says, are told apart: no decoding helps there.
 Time: the real processes, each pair of decisions on the same readings, guided and not.
 """
@@ -35,6 +36,7 @@ from tests.bench.simulator import demo, simulate
 
 NAME = "guided"
 SETS, STEPS = 50, 40
+N_BEST = 4
 _BUDGET = Budget(timeout_ms=10_000)  # time is simulated: a machine that pauses must not make answers unknown
 
 
@@ -47,20 +49,24 @@ class Loop:
     refused: int  # of the others
     undetermined: int
     again: int  # attempts beyond the first
+    others: int  # permitted in place of a first proposal that was not
     objective: float
 
 
 def run(console: Console) -> list[Figure]:
     """Every figure of this benchmark."""
-    pairs = [_pair(seed) for seed in track(seeds(SETS), "random sets", console=console)]
-    free, led = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    ran = [_ways(seed) for seed in track(seeds(SETS), "random sets", console=console)]
+    free, led, listed = ([ways[at] for ways in ran] for at in range(3))
     guided_ms, plain_ms, paired_ms = asyncio.run(added_ms(console))
     made = {
         "unguided_refused_percent": _percent(free),
         "guided_refused_percent": _percent(led),
         "refusals_fewer": sum(p.refused for p in free) / max(1, sum(p.refused for p in led)),
         "dead_states_percent": 100 * sum(p.dead for p in led) / sum(p.decisions for p in led),
-        "undetermined": float(sum(p.undetermined for p in (*free, *led))),
+        "undetermined": float(sum(p.undetermined for p in (*free, *led, *listed))),
+        "n_best_refused_percent": _percent(listed),
+        "n_best_taken_percent": 100 * _taken(listed),
+        "n_best_objective_loss_percent": 100 * (_mean(listed) / _mean(free) - 1),
         "again": float(sum(p.again for p in led)),
         "objective_loss_percent": 100 * (_mean(led) / _mean(free) - 1),
         "added_p50_ms": paired_ms,
@@ -68,7 +74,7 @@ def run(console: Console) -> list[Figure]:
         "unguided_p50_ms": plain_ms,
     }
     table = Table("", "decisions", "nothing permitted", "refused", "objective")
-    for name, loops in (("unguided, repaired", free), ("guided", led)):
+    for name, loops in (("unguided, repaired", free), (f"the best {N_BEST}", listed), ("guided", led)):
         table.add_row(
             name,
             str(sum(p.decisions for p in loops)),
@@ -86,11 +92,15 @@ def seeds(count: int) -> list[int]:
     return list(itertools.islice(found, count))
 
 
-def _pair(seed: int) -> tuple[Loop, Loop]:
-    return asyncio.run(loop(seed, guided=False)), asyncio.run(loop(seed, guided=True))
+def _ways(seed: int) -> tuple[Loop, Loop, Loop]:
+    return (
+        asyncio.run(loop(seed, guided=False)),
+        asyncio.run(loop(seed, guided=True)),
+        asyncio.run(loop(seed, guided=False, n_best=N_BEST)),
+    )
 
 
-async def loop(seed: int, *, guided: bool, steps: int = STEPS) -> Loop:
+async def loop(seed: int, *, guided: bool, steps: int = STEPS, n_best: int = 1) -> Loop:
     """One set in closed loop. Also an unguided run asks for guidance beside, to tell dead states apart."""
     settings, definitions = demo()
     rules, _ = random_set(seed, definitions)
@@ -106,7 +116,7 @@ async def loop(seed: int, *, guided: bool, steps: int = STEPS) -> Loop:
         check=checks,
         start=TankState(dice.uniform(1.4, 2.6), dice.uniform(41.0, 49.0)),
         records=records,
-        model=Model(proposer, guides_of(checks) if guided else None),
+        model=Model(proposer, guides_of(checks) if guided else None, n_best),
     )
     bundle_engine("buffer-tank").release("run")
     dead = [_dead(checks, record, order) for record in records]
@@ -115,6 +125,7 @@ async def loop(seed: int, *, guided: bool, steps: int = STEPS) -> Loop:
         dead=sum(dead),
         refused=sum(_refused(r) and not gone for r, gone in zip(records, dead, strict=True)),
         undetermined=sum(isinstance(r.outcome, Undetermined) for r in records),
+        others=sum(r.shortlist is not None and r.shortlist.rank > 1 for r in records),
         again=sum(r.decoding.attempts - 1 for r in records if r.decoding is not None),
         objective=score(run.moments).objective,
     )
@@ -132,6 +143,12 @@ def _dead(checks: Checks, record: DecisionRecord, order: Sequence[TagDefinition]
 
 def _refused(record: DecisionRecord) -> bool:
     return not isinstance(record.outcome, Permitted | Undetermined)
+
+
+def _taken(loops: Sequence[Loop]) -> float:
+    """Share of the first proposals that were not permitted for which another one was."""
+    others = sum(p.others for p in loops)
+    return others / max(1, others + sum(p.refused for p in loops))
 
 
 def _percent(loops: Sequence[Loop]) -> float:

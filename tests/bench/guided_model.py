@@ -27,10 +27,11 @@ Guides = Callable[[CheckRequest, tuple[TagId, ...], Refusals], PackedGuidance | 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A proposer that can be guided; with `guides` it is."""
+    """A proposer that can be guided, and asked for lists; with `guides` it is guided."""
 
     proposer: Proposer
     guides: Guides | None = None
+    n_best: int = 1
 
     @property
     def guided(self) -> bool:

@@ -145,7 +145,7 @@ class _House:
     ) -> None:
         self._settings, definitions = demo()
         if model is not None:
-            self._settings = replace(self._settings, guided=model.guided)
+            self._settings = replace(self._settings, guided=model.guided, n_best=model.n_best)
         self._definitions = definitions
         self._dice = random.Random(seed + 17)  # noqa: S311  # reproducible delays, not a secret
         self._clock = FakeClock()
