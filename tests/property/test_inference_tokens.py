@@ -80,7 +80,7 @@ def test_with_permitted_counts_no_other_count_is_answered(
 ) -> None:
     mask = OutputMask(TagCodec(PUMP), LIMITS, decoding)
     row = np.array(logits, dtype=np.float32)
-    permitted = mask.within(join((low, low + length) for low, length in starts))
+    permitted = LIMITS.within(join((low, low + length) for low, length in starts))
     if not permitted:
         return
     decoded, free = mask.decode(row, permitted), mask.decode(row)
@@ -90,3 +90,29 @@ def test_with_permitted_counts_no_other_count_is_answered(
     assert decoded.masked_out >= free.masked_out - 1e-9
     everything = mask.decode(row, ((LIMITS.low, LIMITS.high),))
     assert (everything.raw, everything.masked_out) == (free.raw, free.masked_out)
+
+
+SCALES = st.sampled_from([Fraction(1, 10), Fraction(-1, 4), Fraction(1), Fraction(25, 16384), Fraction(1, 3)])
+
+
+@given(SCALES, st.fractions(-200, 200, max_denominator=1000), st.integers(-70_000, 70_000), st.floats(-2, 2))
+def test_the_nearest_count_is_the_exact_one_also_where_two_are_all_but_equally_near(
+    scale: Fraction, offset: Fraction, raw: int, off: float
+) -> None:
+    limits = OutputRange(scale, offset, -(2**40), 2**40)
+    for value in (
+        float(limits.value(raw) + scale * Fraction(off)),
+        float(limits.value(raw) + scale / 2),
+        float(limits.value(raw) + scale / 2) * (1 + 2e-16),
+    ):
+        exact = abs((Fraction(value) - offset) / scale)
+        nearest = int(exact + Fraction(1, 2))
+
+        assert abs(limits.nearest(value)) == nearest
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_far_from_zero_the_nearest_count_is_still_exact(value: float) -> None:
+    limits = OutputRange(Fraction(-1, 7), Fraction(1, 3), -(10**330), 10**330)
+
+    assert abs(limits.counts(value) - limits.nearest(value)) <= Fraction(1, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
@@ -251,6 +252,8 @@ class Writer:
 
     def _reach(self, request: Propose) -> list[Spans | None]:
         """By output, what a most change leaves around the value in force."""
+        if all(mask.limits.most is None for mask in self._masks):
+            return [None] * len(self._masks)
         acting = exact_numbers(request.in_force)
         return [mask.limits.reach(value) for mask, value in zip(self._masks, acting, strict=True)]
 
@@ -280,7 +283,12 @@ def chunks(tokens: int) -> int:
 
 
 def _numbers(texts: tuple[str, ...]) -> tuple[float, ...]:
-    return tuple(map(float, exact_numbers(texts)))
+    """The nearest floats to `exact_numbers`, mostly without making fractions of them."""
+    try:
+        values = tuple(map(float, texts))
+    except ValueError:  # `p/q`, or none
+        return tuple(map(float, exact_numbers(texts)))
+    return values if all(map(math.isfinite, values)) else tuple(map(float, exact_numbers(texts)))
 
 
 def exact_numbers(texts: tuple[str, ...]) -> tuple[Fraction, ...]:
