@@ -212,8 +212,9 @@ class House:
         """The whole picture to everybody who looks."""
         self._override_news.tell(self.overriding.states())
         self.link.publish(self.overview.gateway())
-        for state in self.overview.points():
-            self.link.publish(state)
+        items: list[FeedItem] = [*self.overview.points(), *self.models.states()]
+        for item in items:
+            self.link.publish(item)
 
     def _point(self, name: str) -> Point:
         configured = self.config.point(name)
@@ -314,7 +315,7 @@ class House:
         items: list[FeedItem] = [self.overview.gateway()]
         items += [tag_info(d) for d in self.store.definitions.values()]
         items += [tag_state(tag, self.store[tag]) for tag in self.store.definitions]
-        items += self.overview.points()
+        items += [*self.overview.points(), *self.models.states()]
         items += [module_state(status) for status in self.registry.statuses()]
         items += self.overriding.states()
         items += self.coverage.states()

@@ -80,6 +80,7 @@ class Models:
         self._record, self._raise_alarm, self._book, self._clock = record, raise_alarm, book, clock
         self._may_keep_armed = may_keep_armed
         self._losses: dict[str, deque[float]] = {name: deque(maxlen=LOST_TIMES) for name in served}
+        self._last_refusal: dict[str, str] = {}
         self._going_back: asyncio.Queue[str] = asyncio.Queue()
         for name, model in served.items():
             model.on_lost = partial(self._lost, name)
@@ -213,12 +214,14 @@ class Models:
         except GatewayError as exc:
             facts = {"model": name, "act": act, "to": folder.name, "why": str(exc), "serves": before.bundle}
             await self._record("model-refused", who, facts)
+            self._last_refusal[name] = f"`{folder.name}`: {exc}"
             message = f"`{folder.name}` did not take over: {exc}; `{before.bundle}` still serves `{name}`"
             raise InferenceError(message) from exc
         finally:
             if not taken and self._book.of(name) != in_book:  # also where whoever asked has left
                 await self._book.keep(name, in_book)
         self._losses[name].clear()
+        self._last_refusal.pop(name, None)
         log.info("model_changed", model=name, act=act, bundle=folder.name, was=before.bundle, by=who)
         for point in self._armed(name):
             await self._modes.armed_under(point)
@@ -279,7 +282,7 @@ class Models:
 
     def _state(self, name: str) -> ModelState:
         model, held = self._served[name], self._book.of(name)
-        bundle = model.bundle
+        bundle, counted = model.bundle, model.swap_statistics()
         return ModelState(
             id=name,
             bundle=bundle.directory.name,
@@ -291,6 +294,10 @@ class Models:
             at_ns=held.at_utc_ns if held is not None else 0,
             points=[point.settings.id for point in self._points.values() if point.settings.model == name],
             problem="; ".join(model.passed_over),
+            swaps=counted.swaps,
+            refused=counted.swaps_failed,
+            last_refusal=self._last_refusal.get(name, ""),
+            costs_ms=model.engine.costs_ms(),
         )
 
     async def _ask_list(self, _args: dict[str, Any], _who: str, _role: Role) -> object:

@@ -97,6 +97,10 @@ class ModelState(msgspec.Struct, frozen=True, tag="model"):
     at_ns: int
     points: list[str]
     problem: str = ""  # why the bundle that should serve does not
+    swaps: int = 0  # since start
+    refused: int = 0  # bundles that did not take over, since start
+    last_refusal: str = ""  # why the newest of them did not; empty once another one has
+    costs_ms: dict[str, float] = {}  # what work costs here: decision, slow, prefill, chunk, step_of_<rows>
 
 
 class DecisionView(msgspec.Struct, frozen=True, tag="decision"):
@@ -202,6 +206,7 @@ FeedItem = (
     | TagState
     | PointState
     | ModuleState
+    | ModelState
     | OverrideState
     | ConstraintCoverage
     | DecisionView

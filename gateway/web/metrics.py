@@ -26,6 +26,8 @@ _COVERAGE: Mapping[str, tuple[Callable[[ConstraintCoverage], float | None], str]
     "last_binding_time_seconds": (lambda c: c.bound_ns / 1e9, "When it last left no margin, UTC; 0: never"),
     "least_margin": (lambda c: c.least_margin, "Least margin so far, in its own unit"),
 }
+_READY = "1 while that bundle serves the model and can be asked"
+_COST = "What work of a model takes here, as measured when it got ready"
 _NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -68,6 +70,14 @@ def exposition(mirror: Mirror) -> str:
             if (value := counted(c)) is not None
         }
         lines += _labelled(f"o3_constraint_{name}", what, ("module", "constraint"), covered)
+    serving: dict[tuple[str, ...], float] = {
+        (m.id, m.bundle, m.digest): float(m.state == "ready") for m in mirror.models.values()
+    }
+    lines += _labelled("o3_model_ready", _READY, ("model", "bundle", "digest"), serving)
+    costs: dict[tuple[str, ...], float] = {
+        (m.id, work): ms for m in mirror.models.values() for work, ms in m.costs_ms.items()
+    }
+    lines += _labelled("o3_model_cost_milliseconds", _COST, ("model", "work"), costs)
     states = Counter(m.state for m in mirror.modules.values())
     lines += _family("o3_modules", "gauge", "Constraint modules by state", "state", states)
     counters = {_NOT_A_NAME.sub("_", name): count for name, count in gateway.counters.items()}

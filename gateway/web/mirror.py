@@ -15,6 +15,7 @@ from gateway.link.messages import (
     FeedBatch,
     FeedItem,
     GatewayState,
+    ModelState,
     ModuleState,
     OverrideState,
     PointState,
@@ -40,6 +41,7 @@ class Mirror:
     tags: dict[str, TagState] = field(default_factory=dict)
     points: dict[str, PointState] = field(default_factory=dict)
     modules: dict[str, ModuleState] = field(default_factory=dict)
+    models: dict[str, ModelState] = field(default_factory=dict)
     overrides: dict[str, OverrideState] = field(default_factory=dict)
     alarms: dict[str, Alarm] = field(default_factory=dict)
     coverage: dict[str, ConstraintCoverage] = field(default_factory=dict)
@@ -50,7 +52,15 @@ class Mirror:
         """Take a batch; a snapshot replaces all state. Raises `LinkBrokenError` when a batch is missing."""
         if batch.snapshot:
             self.coverage.clear()
-            for held in (self.infos, self.tags, self.points, self.modules, self.overrides, self.alarms):
+            for held in (
+                self.infos,
+                self.tags,
+                self.points,
+                self.modules,
+                self.models,
+                self.overrides,
+                self.alarms,
+            ):
                 held.clear()
         elif self._sequence is None or batch.sequence != self._sequence + 1:
             raise LinkBrokenError("o3", f"batch {batch.sequence} does not follow {self._sequence}")
@@ -95,6 +105,8 @@ class Mirror:
                 self.infos[item.id] = item
             case ModuleState():
                 _keep(self.modules, item.id, item, there=item.state != "gone")
+            case ModelState():
+                self.models[item.id] = item
             case OverrideState():
                 _keep(self.overrides, item.id, item, there=item.state != "ended")
             case ConstraintCoverage():

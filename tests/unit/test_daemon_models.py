@@ -17,6 +17,7 @@ from gateway.core.decision import Mode, PointId
 from gateway.core.errors import GatewayError, InferenceError, StorageError
 from gateway.daemon.model_book import ModelBook, ServedBundle
 from gateway.daemon.models import LOST_TIMES, LOST_WITHIN_S, Models
+from gateway.inference.client.served import SwapStatistics
 from gateway.pipeline.point import Point
 from tests.fakes.pipeline import House
 
@@ -29,7 +30,7 @@ class FakeModel:
     def __init__(self, folder: Path) -> None:
         self.on_lost: Callable[[], None] | None = None
         self.passed_over: list[str] = []
-        self.ready, self.swapping, self.swaps = True, False, 0
+        self.ready, self.swapping, self.swaps, self.refused = True, False, 0, 0
         self.engine = self._engine(folder)
         self.refuses = ""
         self.breaks_after_agreement = ""
@@ -40,6 +41,7 @@ class FakeModel:
 
     async def take(self, folder: Path, agreed: Callable[[Any], Awaitable[None]]) -> None:
         if self.refuses:
+            self.refused += 1
             raise InferenceError(self.refuses)
         fresh = self._engine(folder)
         await agreed(fresh)
@@ -51,7 +53,11 @@ class FakeModel:
     def _engine(self, folder: Path) -> Any:  # noqa: ANN401  # an engine's twin
         digest = json.loads((folder / "bundle.json").read_text())["digest"]
         manifest = SimpleNamespace(id=folder.name, revision=1)
-        return SimpleNamespace(bundle=SimpleNamespace(directory=folder, digest=digest, manifest=manifest))
+        bundle = SimpleNamespace(directory=folder, digest=digest, manifest=manifest)
+        return SimpleNamespace(bundle=bundle, costs_ms=lambda: {"decision": 1.5})
+
+    def swap_statistics(self) -> SwapStatistics:
+        return SwapStatistics(self.swaps, self.refused, 0)
 
 
 class FakeModes:
@@ -152,6 +158,21 @@ async def test_a_bundle_that_cannot_serve_leaves_everything_and_is_told(rig: Rig
     assert rig.serving() == MODEL
     assert rig.book.of(MODEL) is None
     assert [kind for kind, _, _ in rig.records] == ["model-refused"]
+
+
+async def test_the_newest_refusal_stands_until_another_bundle_takes_over(rig: Rig) -> None:
+    rig.model.refuses = "tag `TK9` is not known"
+    with pytest.raises(GatewayError):
+        await rig.models.load(MODEL, "second", "anna")
+    (state,) = rig.models.states()
+    assert (state.swaps, state.refused, state.bundle) == (0, 1, MODEL)
+    assert state.last_refusal == "`second`: tag `TK9` is not known"
+    assert state.costs_ms == {"decision": 1.5}
+
+    rig.model.refuses = ""
+    await rig.models.load(MODEL, "third", "anna")
+    (state,) = rig.models.states()
+    assert (state.swaps, state.refused, state.last_refusal) == (1, 1, "")
 
 
 async def test_a_worker_lost_after_the_act_was_recorded_is_taken_back(rig: Rig) -> None:

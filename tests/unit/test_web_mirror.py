@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from gateway.core.clock import FakeClock
 from gateway.core.errors import LinkBrokenError
 from gateway.core.tag import decimal_text
-from gateway.link.messages import Alarm, FeedBatch, ModuleState
+from gateway.link.messages import Alarm, FeedBatch, ModelState, ModuleState
 from gateway.web.feed import GatewayLink, keep_mirrored
+from gateway.web.metrics import exposition
 from gateway.web.mirror import Mirror
 from gateway.web.views import margin_text, verdict_sentence
 from tests.unit.web_fakes import FakeLink, decision, snapshot, tag
@@ -45,6 +46,31 @@ async def following(links: Links, heartbeat_s: float = 60.0) -> AsyncIterator[Mi
         task = tasks.create_task(keep_mirrored(links.connect, mirror, heartbeat_s=heartbeat_s, retry_s=0.0))
         yield mirror
         task.cancel()
+
+
+def test_metrics_tell_which_bundle_serves_and_what_its_work_costs() -> None:
+    mirror = Mirror(FakeClock())
+    serving = ModelState(
+        id="buffer-tank",
+        bundle="second",
+        revision="buffer-tank/2",
+        digest="d52a",
+        state="ready",
+        previous="first",
+        by="anna",
+        at_ns=1,
+        points=["buffer-tank"],
+        costs_ms={"decision": 1.5, "step_of_8": 0.25},
+    )
+    mirror.apply(FeedBatch(sequence=1, snapshot=True, items=[*snapshot(), serving]))
+    said = exposition(mirror)
+    assert 'o3_model_ready{model="buffer-tank",bundle="second",digest="d52a"} 1.0' in said
+    assert 'o3_model_cost_milliseconds{model="buffer-tank",work="step_of_8"} 0.25' in said
+    replaced = msgspec.structs.replace(serving, state="replaced")
+    mirror.apply(FeedBatch(sequence=2, snapshot=False, items=[replaced]))
+    assert 'bundle="second",digest="d52a"} 0.0' in exposition(mirror)
+    mirror.apply(FeedBatch(sequence=3, snapshot=True, items=snapshot()))
+    assert "d52a" not in exposition(mirror)
 
 
 async def test_a_lost_link_is_told_and_a_fresh_one_replaces_everything() -> None:

@@ -34,6 +34,20 @@ class EngineStatistics:
         )
 
 
+def shown_costs(report: Ready | None) -> dict[str, float]:
+    """Milliseconds of work as the worker measured them when it got ready; `step_of_8` is a forward of 8."""
+    if report is None:
+        return {}
+    steps = {f"step_of_{rows}": ms for rows, ms in report.steps_ms}
+    told = {
+        "decision": report.decision_ms,
+        "slow": report.slow_ms,
+        "prefill": report.prefill_ms,
+        "chunk": report.chunk_ms,
+    }
+    return {name: round(ms, 3) for name, ms in (told | steps).items()}
+
+
 def shown_facts(report: Ready | None) -> dict[str, str]:
     """What a worker showed when it got ready, for status and records; nothing before."""
     if report is None:

@@ -19,7 +19,7 @@ from gateway.core.tag import TagDefinition, TagId
 from gateway.core.tagstore import Snapshot
 from gateway.inference.bundle.any_bundle import check_any_tags, load_any
 from gateway.inference.client.cadence import Step
-from gateway.inference.client.counters import EngineStatistics, shown_facts
+from gateway.inference.client.counters import EngineStatistics, shown_costs, shown_facts
 from gateway.inference.client.engine_worker import EngineWorker
 from gateway.inference.client.guiding import Guiding, proposal_of
 from gateway.inference.client.past import Moment
@@ -280,6 +280,10 @@ class ModelEngine:
             "state": "ready" if self.ready else self._worker.problem,
             **shown_facts(self._worker.report),
         }
+
+    def costs_ms(self) -> dict[str, float]:
+        """Milliseconds of work as the worker measured them; see `shown_costs`."""
+        return shown_costs(self._worker.report)
 
     async def refresh(self) -> EngineStatistics:
         """`statistics()` with the worker's own counters fetched now."""

@@ -17,6 +17,7 @@ from gateway.link.messages import (
     FeedBatch,
     FeedItem,
     GatewayState,
+    ModelState,
     ModuleState,
     OverrideState,
     PointState,
@@ -63,6 +64,7 @@ class Mirror:
         self._points = self._objects(root, "DecisionPoints", (*points.POINT_FIELDS, *points.DECISION_FIELDS))
         self._residuals = ResidualNodes(space)
         self._modules = self._objects(root, "ConstraintModules", points.MODULE_FIELDS)
+        self._models = self._objects(root, "Models", points.MODEL_FIELDS)
         self._overrides = self._objects(root, "Overrides", points.OVERRIDE_FIELDS)
         self._coverage = self._objects(root, "Coverage", points.COVERAGE_FIELDS)
         self._standing = self._objects(root, "Alarms", points.ALARM_FIELDS)
@@ -71,6 +73,8 @@ class Mirror:
         self._events = Events(space, self._iserver)
         for name, offer in self._requests.modules(node_id("ConstraintModules")).items():
             self._offer(f"Methods/ConstraintModules/{name}", name, offer)  # a module may be called Load
+        for name, offer in self._requests.models(node_id("Models")).items():
+            self._offer(f"Methods/Models/{name}", name, offer)
         for name, offer in self._requests.overrides(node_id("Overrides")).items():
             self._offer(f"Methods/Overrides/{name}", name, offer)
         self._offer("Alarms/Acknowledge", "Acknowledge", self._requests.acknowledge(node_id("Alarms")))
@@ -131,6 +135,9 @@ class Mirror:
                 await self._tag(item)
             case ModuleState():
                 await self._module(item, now)
+            case ModelState():
+                self._models.add(item.id)
+                await self._models.put(item.id, points.model_values(item), now)
             case OverrideState():
                 await self._override(item, now)
             case ConstraintCoverage():
@@ -211,6 +218,7 @@ class Mirror:
             TagInfo: set(),
             PointState: set(),
             ModuleState: set(),
+            ModelState: set(),
             OverrideState: set(),
             ConstraintCoverage: set(),
             Alarm: set(),
@@ -237,6 +245,7 @@ class Mirror:
         return {
             self._points: PointState,
             self._modules: ModuleState,
+            self._models: ModelState,
             self._overrides: OverrideState,
             self._coverage: ConstraintCoverage,
             self._standing: Alarm,

@@ -14,6 +14,7 @@ from gateway.link.messages import (
     ConstraintCoverage,
     DecisionView,
     GatewayState,
+    ModelState,
     ModuleState,
     OverrideState,
     PointState,
@@ -74,6 +75,21 @@ MODULE_FIELDS = (
     Field("LastSuccess", _DATE),
     Field("RefusedBecause", _STRING, array=True),
     Field("Constraints", _STRING, array=True),
+)
+MODEL_FIELDS = (
+    Field("Bundle", _STRING),
+    Field("Revision", _STRING),
+    Field("Digest", _STRING),
+    Field("State", _STRING),
+    Field("Previous", _STRING),
+    Field("By", _STRING),
+    Field("Since", _DATE),
+    Field("Points", _STRING, array=True),
+    Field("Problem", _STRING),
+    Field("Swaps", _INT64),
+    Field("Refused", _INT64),
+    Field("LastRefusal", _STRING),
+    Field("CostsMs", _STRING),
 )
 OVERRIDE_FIELDS = (
     Field("State", _STRING),
@@ -233,6 +249,25 @@ def module_values(state: ModuleState) -> dict[str, Any]:
         "LastSuccess": _time(state.last_success_ns),
         "RefusedBecause": list(state.refused_because),
         "Constraints": list(state.constraints),
+    }
+
+
+def model_values(state: ModelState) -> dict[str, Any]:
+    """Which bundle serves a model, and what became of others."""
+    return {
+        "Bundle": state.bundle,
+        "Revision": state.revision,
+        "Digest": state.digest,
+        "State": state.state,
+        "Previous": state.previous,
+        "By": state.by,
+        "Since": _time(state.at_ns),
+        "Points": list(state.points),
+        "Problem": state.problem,
+        "Swaps": state.swaps,
+        "Refused": state.refused,
+        "LastRefusal": state.last_refusal,
+        "CostsMs": json.dumps(state.costs_ms),
     }
 
 

@@ -13,6 +13,7 @@ from gateway.core.errors import LinkBrokenError
 from gateway.link.messages import Answer
 from gateway.protocols.opcua.access import GatewayUser
 from gateway.protocols.opcua.methods import Method, MethodRefusedError, Parameter
+from gateway.protocols.opcua.models import model_methods
 from gateway.protocols.opcua.modules import module_methods
 from gateway.protocols.opcua.overrides import override_methods
 
@@ -93,6 +94,10 @@ class Requests:
     def modules(self, folder: ua.NodeId) -> dict[str, Offer]:
         """Methods of the folder of constraint modules, by name."""
         return module_methods(folder, self._ask)
+
+    def models(self, folder: ua.NodeId) -> dict[str, Offer]:
+        """Methods of the folder of models, by name."""
+        return model_methods(folder, self._ask)
 
     def overrides(self, folder: ua.NodeId) -> dict[str, Offer]:
         """Methods of the folder of overrides, by name."""
