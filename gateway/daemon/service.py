@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import signal
 from collections.abc import Coroutine
 from typing import Any
@@ -18,6 +17,7 @@ from gateway.daemon.engines import start_engine
 from gateway.daemon.house import House
 from gateway.daemon.recall import of_model, recalled
 from gateway.observability.systemd import sd_notify
+from gateway.supervision.loop import before_traffic
 
 log = structlog.get_logger().bind(component="daemon")
 
@@ -39,7 +39,7 @@ async def run_gateway(config: GatewayConfig) -> None:
         await _start(house, stack)
         tasks = [asyncio.create_task(work, name=name) for name, work in _long_lived(house).items()]
         tasks.append(asyncio.create_task(_until(stop), name="stop"))
-        _freeze_collector()
+        before_traffic()
         sd_notify("READY=1")
         log.info("gateway_started", id=config.gateway.id, config=str(config.path))
         try:
@@ -171,10 +171,3 @@ async def _stop(house: House, tasks: list[asyncio.Task[Any]]) -> None:
     for task in tasks:
         if task.done() and not task.cancelled() and (fault := task.exception()) is not None:
             log.error("task_failed", task=task.get_name(), problem=repr(fault))
-
-
-def _freeze_collector() -> None:
-    """Full collections would stop the loop for hundreds of milliseconds; the daemon keeps few cycles."""
-    gc.collect()
-    gc.freeze()
-    gc.disable()

@@ -23,6 +23,7 @@ from gateway.core.decision import Permitted, Undetermined
 from gateway.solver.module import Module
 from gateway.solver.pool import CheckerPool
 from gateway.solver.ruleset import RuleSet
+from gateway.supervision.loop import before_traffic
 from tests.bench.report import Figure, percentile
 from tests.integration.house import ROOT, House
 from tests.unit.solver_demo import LOWER_LEVEL, Situation, module, proposal, rule_set
@@ -116,6 +117,7 @@ async def _workers(console: Console) -> list[Figure]:
     try:
         swapper = Swapper(pool, int(LASTS_S / EVERY_S / 2) + 1)
         await swapper.begin()
+        before_traffic()
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("decisions", total=RATE * (LASTS_S + QUIET_S))
 
