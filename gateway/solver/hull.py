@@ -185,11 +185,11 @@ class Asked:
         """Whether one rule can be violated under the premises."""
         return self._exactly(self._of([rule])).one(rule)
 
-    def at(self, rule: int, point: Mapping[str, Fraction]) -> Answer:
-        """Whether one rule is violated at a point: `sat` where it is."""
-        there = {name: (int(point[name] * SCALE),) * 2 for name in self._symbols[rule]}
+    def at(self, rule: int, duty: int, point: Mapping[str, Fraction]) -> Answer:
+        """Whether one duty of a rule, by its number there, is violated at a point: `sat` where it is."""
+        there = {name: (int(point[name] * SCALE),) * 2 for name in self.parts[rule].scaled[duty].symbols}
         assert all(point[name] * SCALE == low for name, (low, _) in there.items())  # noqa: S101  an invariant
-        return self._exact.at(rule, there)
+        return self._exact.at(rule, duty, there)
 
     def witness(self) -> dict[str, Fraction]:
         """The assignment behind the last `sat`; symbols that it leaves out lie in the middle."""

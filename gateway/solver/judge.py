@@ -25,7 +25,7 @@ from gateway.solver.predict import Facts
 from gateway.solver.report import Shown, described, shown_point
 from gateway.solver.ruleset import Rule, RuleSet
 from gateway.solver.shelf import Shelf
-from gateway.solver.simulate import beginning, violates
+from gateway.solver.simulate import Replay, beginning
 from gateway.solver.table import Nearest, Table
 from gateway.solver.terms import Answer, Budget
 
@@ -61,8 +61,9 @@ class Judgement:
 
 
 class Worst(NamedTuple):
-    """The duty of one rule that comes nearest to its limit."""
+    """The duty of one rule that comes nearest to its limit, with its number among the rule's."""
 
+    number: int
     slack: Slack
     duty: Duty
     scaled: Scaled
@@ -109,6 +110,7 @@ class Prepared:
     def __init__(self, rules: RuleSet, shelf: Shelf, delay: Fraction, hold: Fraction, budget: Budget) -> None:
         self.rules = rules
         self.plan: Plan = condense(rules, delay, hold, shelf.duties)
+        self.replay = Replay(rules, self.plan)
         self._boxes = Boxes(rules, self.plan)
         self.query = Asked(rules, self.plan, shelf, budget)
         self._staged: tuple[Facts, dict[str, tuple[int, int]]] | None = None
@@ -175,7 +177,8 @@ class Prepared:
     def worst(self, rule: int, near: Nearest) -> Worst:
         """The duty that a look found nearest to its limit."""
         number, value, row = near
-        return Worst(Slack(value, self._table.rows[row] if row >= 0 else None), *self._duties[rule][number])
+        slack = Slack(value, self._table.rows[row] if row >= 0 else None)
+        return Worst(number, slack, *self._duties[rule][number])
 
     def holds(self, rule: int, near: Nearest) -> tuple[int, Finding]:
         """What is told of a rule that a look shows to hold, with its margin in units of 1 / `unit`."""
@@ -286,8 +289,8 @@ class Judge:
         rule = prepared.plan.rules[index]
         if worst.slack.row is not None:
             witness = corner(within, worst.slack.row)
-            point = violates(self.rules, prepared.plan, worst.duty, witness)
-            said = Answer.UNKNOWN if point is None else prepared.query.at(index, witness)
+            point = prepared.replay.violates(worst.duty, witness)
+            said = Answer.UNKNOWN if point is None else prepared.query.at(index, worst.number, witness)
             if point is not None and said is Answer.SAT:
                 return self._violated(prepared, rule, worst.duty, witness, point, worst, within)
             if said is Answer.UNSAT:
@@ -300,7 +303,7 @@ class Judge:
             return Unknown(rule.module, rule.constraint.id, reason), None, reason
         model = prepared.query.witness()
         for duty in prepared.duties(index):
-            point = violates(self.rules, prepared.plan, duty, model)
+            point = prepared.replay.violates(duty, model)
             if point is not None:
                 return self._violated(prepared, rule, duty, model, point, worst, within)
         return self._disagreed(rule, "the witness violates nothing")
@@ -347,9 +350,9 @@ def _telling(shown: Shown) -> tuple[bool, bool, Fraction]:
 
 def corner(within: Box, row: Row) -> dict[str, Fraction]:
     """A point of the box that is worst for one row."""
-    found = {
-        name: Fraction(low if name.startswith(SETTLED) else (low + high) // 2, SCALE)
+    ends = {
+        name: low if low == high or name.startswith(SETTLED) else (low + high) // 2
         for name, (low, high) in within.items()
     }
-    found.update({name: Fraction(value, SCALE) for name, value in row.worst(within).items()})
-    return found
+    ends |= row.worst(within)
+    return {name: Fraction(end, SCALE) for name, end in ends.items()}

@@ -20,6 +20,7 @@ from gateway.solver.steps import FINE, Whole, fine
 _EVER = Fraction(10**9)  # seconds: the age of what never came
 _GRID = 1_000_000  # of states, rounded outward: carried on for ever, numbers would grow
 _FINER, _COARSER = FINE // _GRID, SCALE // _GRID
+_PLACES = tuple(FINE // 10**places for places in range(25))  # units of 1 / `FINE` by decimal places
 
 
 class UnusableError(Exception):
@@ -109,11 +110,11 @@ def _both(one: Whole, other: Whole) -> Whole:
 
 def _in_force(variable: Variable, request: CheckRequest) -> tuple[Fraction, ...]:
     entries = request.history.get(variable.tag, ())
-    values = tuple(dict.fromkeys(e.value for e in entries if e.ceased_s_ago <= 0))
+    values = tuple(e.value for e in entries if e.ceased_s_ago <= 0)
     if not values:
         msg = f"the value in force of `{variable.tag}` is not known"
         raise UnusableError(msg)
-    return values
+    return values if len(values) == 1 else tuple(dict.fromkeys(values))
 
 
 def _ages(rules: RuleSet, request: CheckRequest) -> tuple[dict[str, Fraction], frozenset[str]]:
@@ -188,15 +189,14 @@ def _known(
 
 
 def _reading(variable: Variable, sample: TagValue, age: Fraction, skew: Fraction, rules: RuleSet) -> Whole:
-    value, sensor = _number(variable, sample), rules.steps.sensors[variable.tag]
-    low, high = fine((value, value))
-    low, high = low - sensor.error, high + sensor.error
+    sensor, number = rules.steps.sensors[variable.tag], _number(variable, sample)
+    low, high = number[0] - sensor.error, number[1] + sensor.error
     if low < sensor.low or high > sensor.high:
         shown = f"{low / FINE:g} to {high / FINE:g} {variable.unit}".strip()
         msg = f"`{variable.tag}` ({shown}) is not wholly inside its range"
         raise UnusableError(msg)
-    if variable.labels is not None and value not in variable.labels.values():
-        known = ", ".join(f"{label} {number}" for label, number in variable.labels.items())
+    if variable.labels is not None and (value := Fraction(number[0], FINE)) not in variable.labels.values():
+        known = ", ".join(f"{label} {its}" for label, its in variable.labels.items())
         msg = f"`{variable.tag}` reads {value}, which is none of its values ({known})"
         raise UnusableError(msg)
     if variable.tag not in rules.forms and variable.max_rate is not None:
@@ -209,16 +209,26 @@ def _reading(variable: Variable, sample: TagValue, age: Fraction, skew: Fraction
     return low, high
 
 
-def _number(variable: Variable, sample: TagValue) -> Fraction:
+def _number(variable: Variable, sample: TagValue) -> Whole:
     value = sample.value
     if isinstance(value, str) or value is None or (isinstance(value, float) and not math.isfinite(value)):
         msg = f"`{variable.tag}` is `{value}`, not a number"
         raise UnusableError(msg)
-    number = exact(value)
-    if variable.sort != "real" and number.denominator != 1:
+    found = decimal(value)
+    if variable.sort != "real" and (found[0] % FINE or found[0] != found[1]):
         msg = f"`{variable.tag}` is `{value}`, not a whole number"
         raise UnusableError(msg)
-    return number
+    return found
+
+
+def decimal(value: float) -> Whole:
+    """`exact` of a finite number, in units of 1 / `FINE`; mostly without making a fraction of it."""
+    whole, _, places = repr(value).partition(".")
+    if places.isdecimal() and len(places) < len(_PLACES):
+        found = int(whole + places) * _PLACES[len(places)]
+        return found, found
+    number = exact(value)
+    return fine((number, number))
 
 
 def _met(rules: RuleSet, before: Mapping[str, Whole], now: Mapping[str, Whole]) -> dict[str, Whole]:

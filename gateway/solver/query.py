@@ -34,9 +34,9 @@ class Query:
         self._within: Box = {}
 
     def _exact(self, part: Part) -> z3.BoolRef:
-        if part.exact is None:
-            part.exact = self.terms.every([self.terms.formula(formula) for formula in part.demands])
-        return part.exact
+        if not part.exact:
+            part.exact = tuple(self.terms.formula(formula) for formula in part.demands)
+        return self.terms.every(part.exact)
 
     def open(self, box: Box, choices: Mapping[str, tuple[Fraction, ...]]) -> bool:
         """State the premises of one check: a box, and exact alternatives for values in force.
@@ -69,15 +69,17 @@ class Query:
         """Whether one rule can be violated under the premises."""
         return asked(self._solver, [self._goals[rule]])
 
-    def at(self, rule: int, point: Box) -> Answer:
-        """Whether one rule is violated at a point, which is a box without extent: `sat` where it is.
+    def at(self, rule: int, duty: int, point: Box) -> Answer:
+        """Whether one duty of a rule is violated at a point, a box without extent: `sat` where it is.
 
-        Nothing is searched for: with every symbol a number Z3 works the rule out.
+        Nothing is searched for: with every symbol a number Z3 works it out.
         """
+        part = self.parts[rule]
+        demand = part.exact[part.demand_of[duty]]
         context = self.terms.context
         symbols = (z3.Ast * len(point))(*(self.terms.name(name).as_ast() for name in point))
         values = (z3.Ast * len(point))(*(self._bounds.number(end) for end, _ in point.values()))
-        there = z3core.Z3_substitute(context.ref(), self.kept[rule].as_ast(), len(point), symbols, values)
+        there = z3core.Z3_substitute(context.ref(), demand.as_ast(), len(point), symbols, values)
         kept = z3.simplify(z3.BoolRef(there, context))
         for value in values:
             z3core.Z3_dec_ref(context.ref(), value)

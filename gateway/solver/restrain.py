@@ -43,8 +43,7 @@ def shifts(rules: RuleSet, facts: Facts, wanted: Registers, restraint: Restraint
     found: dict[TagId, Fraction] = {}
     for v in rules.actions:
         kept = restraint.kept_back.get(v.tag, 0)
-        move = wanted[v.tag].value - facts.old[v.tag][0]
-        if v.sort == "real" and kept * move < 0:
+        if kept and v.sort == "real" and kept * (wanted[v.tag].value - facts.old[v.tag][0]) < 0:
             found[v.tag] = -kept * restraint.margin * (v.range[1] - v.range[0])
     return {tag: shift for tag, shift in found.items() if shift}
 
@@ -71,8 +70,8 @@ def kept_words(rules: RuleSet, proposal: Proposal, values: Registers, rule: str)
 
 
 def _too_small(facts: Facts, wanted: RegisterValue, least: Mapping[TagId, Fraction]) -> bool:
-    old = facts.old[wanted.tag]
-    return len(old) == 1 and 0 < abs(wanted.value - old[0]) < least.get(wanted.tag, 0)
+    old, smallest = facts.old[wanted.tag], least.get(wanted.tag)
+    return smallest is not None and len(old) == 1 and 0 < abs(wanted.value - old[0]) < smallest
 
 
 def _in_force(variable: Variable, facts: Facts) -> RegisterValue:

@@ -31,9 +31,10 @@ class Part:
     duties: tuple[Duty, ...]  # of whatever plan it was made for: `Duty.rule` is that plan's
     scaled: tuple[Scaled, ...]
     demands: tuple[Formula, ...]  # the duties' formulas, each once: many instants ask the same
+    demand_of: tuple[int, ...]  # by duty
     symbols: frozenset[str]
     products: bool
-    exact: z3.BoolRef | None = None
+    exact: tuple[z3.BoolRef, ...] = ()  # by demand, as each is
     hull: z3.BoolRef | None = None
     outline: Outlined | None = None
 
@@ -78,14 +79,17 @@ class Shelf:
 
 def _made(key: str, duties: tuple[Duty, ...]) -> Part:
     demands: list[Formula] = []
+    demand_of: list[int] = []
     for duty in duties:
         if duty.formula not in demands:
             demands.append(duty.formula)
+        demand_of.append(demands.index(duty.formula))
     return Part(
         key,
         duties,
         tuple(scaled(duty.formula) for duty in duties),
         tuple(demands),
+        tuple(demand_of),
         frozenset[str]().union(*map(symbols, demands)),
         not all(isinstance(atom.form, Affine) for formula in demands for atom in atoms(formula)),
     )

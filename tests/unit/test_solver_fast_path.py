@@ -9,13 +9,14 @@ from fractions import Fraction
 import pytest
 
 from gateway.core.decision import Holds, Permitted, Refused, Undetermined, Violated
+from gateway.core.tag import exact
 from gateway.solver import outline
-from gateway.solver.affine import Every, Formula
+from gateway.solver.affine import Every, Formula, symbols
 from gateway.solver.boxes import Boxes
 from gateway.solver.check import Checks, millis_up
 from gateway.solver.condense import condense
 from gateway.solver.interval import SCALE, Box, scaled
-from gateway.solver.predict import observe
+from gateway.solver.predict import decimal, observe
 from gateway.solver.query import Query
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.shelf import Shelf
@@ -69,6 +70,54 @@ def test_a_table_says_of_each_group_what_its_formulas_say_alone() -> None:
             assert least[1] == alone[least[0]]
             nearest = min(Fraction(s.value, f.unit) for s, f in zip(alone, group, strict=True))
             assert Fraction(least[1].value, group[least[0]].unit) == nearest
+
+
+@pytest.mark.parametrize(
+    "value",
+    [0.0, -0.0, 1.5, -0.125, 3.6, 0.1 + 0.2, 1e16, 1e22, 1.7976931348623157e308, 1e-5, 5e-324, 7, -3, True],
+)
+def test_a_reading_is_its_shortest_decimal_however_it_is_written(value: float) -> None:
+    assert decimal(value) == fine((exact(value), exact(value)))
+
+
+# S7: what the exact judge finds violated at a point Z3 must find violated there, too.
+def test_s7_a_witness_that_z3_finds_no_fault_with_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = Family(rules=10)
+    asked = list(requests(family, 20, seed=5, may_repair=False))
+    checks = Checks(rule_set(family), PATIENT)
+    sound = [type(checks.check(request)[0].verdict) for request in asked]
+    at = Query.at
+    said: list[Answer] = []
+
+    def blind(self: Query, rule: int, duty: int, point: Box) -> Answer:
+        said.append(at(self, rule, duty, point))
+        return Answer.UNSAT
+
+    monkeypatch.setattr(Query, "at", blind)
+    found = [type(checks.check(request)[0].verdict) for request in asked]
+
+    assert Refused in sound
+    assert set(said) == {Answer.SAT}
+    assert found == [Undetermined if verdict is Refused else verdict for verdict in sound]
+
+
+def test_a_point_that_keeps_a_duty_is_told_from_one_that_misses_it() -> None:
+    rules = rule_set(Family(rules=10))
+    plan = condense(rules, millis_up(DELAY_S), millis_up(HOLD_S))
+    query, chance = Query(Shelf(), plan, PATIENT), random.Random(9)  # noqa: S311  a repeatable sample
+    seen: set[tuple[bool, bool]] = set()
+    for _ in range(60):
+        here = {name: chance.randrange(-SCALE, 40 * SCALE) for name in plan.symbols}
+        within = {name: (end, end) for name, end in here.items()}
+        rule = chance.randrange(len(plan.rules))
+        mine = [d for d in plan.duties if d.rule == rule]
+        kept = [scaled(duty.formula).slack(within).holds for duty in mine]
+        for number, (duty, holds) in enumerate(zip(mine, kept, strict=True)):
+            there = {name: within[name] for name in symbols(duty.formula)}
+            assert query.at(rule, number, there) is (Answer.UNSAT if holds else Answer.SAT)
+            seen.add((holds, all(kept)))
+    assert (True, False) in seen  # a duty that is kept beside one that is not
+    assert (False, False) in seen
 
 
 def test_steps_in_whole_numbers_hold_the_exact_ones_and_hardly_more() -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
-from gateway.core.decision import Permitted, Refused, Repaired
+from gateway.core.decision import Permitted, Refused, RegisterValue, Repaired
 from gateway.solver.check import Checks
+from tests.bench import synthetic
+from tests.bench.synthetic import Family
 from tests.unit.solver_demo import (
     BUFFER_TANK,
     HEATER,
@@ -101,3 +104,31 @@ def test_s12_minimum_times_hold_against_the_model_and_not_against_the_backup(che
     assert model.verdict.counterexample.constraint == "heater.min_on"
     assert isinstance(backup.verdict, Permitted)
     assert next(v.value for v in backup.verdict.setpoints if v.tag == HEATER) == 0
+
+
+# S12: nearest with seven outputs and fifty rules as well; every part of the way is tried by the whole check.
+@pytest.mark.parametrize("family", [Family(rules=50), Family(rules=10, horizon=1)], ids=lambda f: f.name)
+def test_s12_with_many_outputs_a_repair_is_the_last_part_of_the_way_that_is_permitted(family: Family) -> None:
+    many = Checks(synthetic.rule_set(family), PATIENT)
+    repaired = 0
+    for request in synthetic.requests(family, 60, seed=2, may_repair=True):
+        found = many.check(request)[0].verdict
+        if not isinstance(found, Repaired):
+            continue
+        repaired += 1
+        assert request.proposal is not None
+        wanted = {v.tag: v.raw for v in request.proposal.values}
+        start = {tag: round(entries[0].value * 10) for tag, entries in request.history.items()}
+        parts = max(abs(wanted[tag] - start[tag]) for tag in wanted)
+        way = [
+            tuple(start[tag] + int(Fraction(wanted[tag] - start[tag]) * part / parts) for tag in wanted)
+            for part in range(parts + 1)
+        ]
+        values = tuple(setpoint.raw for setpoint in found.setpoints)
+        assert values in way
+        for beyond in way[way.index(values) + 1 :]:
+            registers = zip(request.proposal.values, beyond, strict=True)
+            moved = tuple(RegisterValue(v.tag, raw, Fraction(raw, 10)) for v, raw in registers)
+            asked = replace(request, proposal=replace(request.proposal, values=moved), may_repair=False)
+            assert moved == found.setpoints or not isinstance(many.check(asked)[0].verdict, Permitted)
+    assert repaired > 2
