@@ -48,7 +48,7 @@ class Course:
         }
         shares = [self._share(segment) for segment in plan.segments]
         self._moves = [
-            {tag: [(i, _Move.of(m, plan.step, share)) for i, m in mine] for tag, mine in moves.items()}
+            {tag: [(i, StepMove.of(m, plan.step, share)) for i, m in mine] for tag, mine in moves.items()}
             for share in shares
         ]
         self._late = [share < 1 for share in shares]
@@ -84,6 +84,22 @@ class Course:
                 found.update((f"b{k}:{tag}", ends) for tag, ends in during.items())
             if self._guarded and k + 1 < len(self._plan.segments):
                 state = self._later(state, during, segment.end - segment.start)
+        return found
+
+    def unguarded(self, tag: str) -> list[tuple[int, StepMove, bool]] | None:
+        """By segment of the backup: its number, an output's move, and whether perhaps nothing of it is done.
+
+        None where the move depends on a guard.
+        """
+        found: list[tuple[int, StepMove, bool]] = []
+        for k, segment in enumerate(self._plan.segments):
+            if segment.backup:
+                if not self._moves[k].get(tag):
+                    return None
+                index, move = self._moves[k][tag][0]
+                if self._guards[index] is not None:
+                    return None
+                found.append((k, move, self._idle[k] or (self._late[k] and self._waits[tag])))
         return found
 
     def _later(
@@ -139,23 +155,23 @@ class _Guard:
 
 
 @dataclass(frozen=True, slots=True)
-class _Move:
+class StepMove:
     """A move of one step: to a target, so far at most and at least; each as the whole numbers around it."""
 
     target: Ends | None  # None: stay
     paces: tuple[Ends, ...] = ()  # none: at once
 
     @staticmethod
-    def of(move: Move, step: Fraction, share: Fraction) -> _Move:
+    def of(move: Move, step: Fraction, share: Fraction) -> StepMove:
         """A move for which at least a share of the step was time."""
         match move:
             case Ramp(target, rate):
                 far = (rate * step * pace for pace in (Fraction(1), SLOWEST_RAMP * share))
-                return _Move(outward(target, target), tuple(outward(most, most) for most in far))
+                return StepMove(outward(target, target), tuple(outward(most, most) for most in far))
             case Fraction():
-                return _Move(outward(move, move))
+                return StepMove(outward(move, move))
             case _:
-                return _Move(None)
+                return StepMove(None)
 
     def after(self, before: Ends) -> Ends:
         """Where the action may be after the move."""

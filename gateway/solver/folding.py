@@ -8,7 +8,7 @@ and nothing is lost. Where something is, a condition says less than its rule, an
 * alternatives that pull one uncertain value to different ends need not each hold alone: asked at some of its
   values only;
 * products of two outputs are left out, and squares are asked at some values only;
-* what the backup does afterwards is taken at its best;
+* what the backup does afterwards, where a guard decides or a ramp's nearer end counts, is taken at its best;
 * a scale that is no decimal of twelve places is not rounded as the check rounds it.
 """
 
@@ -30,7 +30,7 @@ from gateway.solver.interval import ProductRow, Row, Rows, scaled
 from gateway.solver.predict import Facts
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.settled import LinearRows, joined, registers
-from gateway.solver.tracks import Memo, Track, tracks
+from gateway.solver.tracks import Track, Tracks
 
 _MOST_CORNERS = 64
 _MOST_PINNED = 64  # combinations of values in force, whole numbers and truths told apart
@@ -76,19 +76,17 @@ class Folding:
         self._rules, self._plan, self._order = rules, plan, tuple(order)
         self._rows: list[_Row] = []
         self._row_of: dict[Row, int] = {}
-        self._memo: Memo = {}
+        self._domains = [registers(rules.variables[tag]) for tag in self._order]
+        self._tracks = Tracks(rules, plan, self._order, self._domains)
         self._torn: dict[tuple[_Node, ...], tuple[str, ...]] = {}
         self._moving = frozenset(n for n in plan.symbols if n.startswith(("new:", "rate:", "e", "b")))
         demanded = ((d.rule, scaled(d.formula).formula) for d in plan.duties if plan.rules[d.rule].binding)
         self._formulas = [(rule, self._node(formula)) for rule, formula in dict.fromkeys(demanded)]
         self._linear = LinearRows(
             [(row.constant, {} if row.products else joined(row.known, row.moving)) for row in self._rows],
-            [registers(rules.variables[tag]) for tag in self._order],
+            self._domains,
         )
-        self._plain = np.array(
-            [not row.products and not any(n.startswith("b") for n, _ in row.moving) for row in self._rows],
-            dtype=np.bool_,
-        )
+        self._plain = np.array([not row.products for row in self._rows], dtype=np.bool_)
 
     def state(
         self, facts: Facts, common: Mapping[str, Span], choices: Mapping[str, tuple[int, ...]]
@@ -101,7 +99,7 @@ class Folding:
         return State(
             known=known,
             choices=choices,
-            tracks=tracks(self._rules, self._plan, facts, self._order, self._memo),
+            tracks=self._tracks.of(facts),
         )
 
     def conditions(self, state: State) -> tuple[list[Condition], str]:
@@ -290,19 +288,21 @@ class Folding:
             track = state.tracks[name]
             by_place.setdefault(track.place, []).append((track, factor))
             unit = lcm(unit, track.unit)
-            why = why or (BACKUP if track.bounded else "")
+            why = why or (BACKUP if track.bounded(factor) else "")
         why = why or (ROUNDED if unit > 1 else "")
         slopes = [(place, _slopes(mine, unit)) for place, mine in by_place.items()]
         found: list[Condition] = []
         for combination in itertools.product(*(points for _, points in slopes)):
             factors = {place: point[0] for (place, _), point in zip(slopes, combination, strict=True)}
-            found.append(line(factors, -base * unit - sum(point[1] for point in combination)))
+            limit = -base * unit - sum(point[1] for point in combination)
+            if sum(f * self._domains[place][f > 0] for place, f in factors.items()) > limit:
+                found.append(line(factors, limit))  # else it says nothing
         return _Found(all_of(found), why)
 
     def _single(self, base: int, name: str, factor: int, state: State) -> _Found:
         """One moving symbol: its rounding is undone exactly, as the limit is a whole number as well."""
         track = state.tracks[name]
-        why = BACKUP if track.bounded else ""
+        why = BACKUP if track.bounded(factor) else ""
         bound = -base // factor if factor > 0 else -(-base // -factor)
         found: list[Condition] = []
         for slope, start, unit in track.ends(factor):

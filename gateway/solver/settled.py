@@ -41,8 +41,9 @@ class LinearRows:
     def _ends(self, track: Track) -> tuple[float, float]:
         """A greatest of straight lines is greatest at an end of the counts, a least of them least."""
         counts = self._domains[track.place]
-        high = max((p.slope * c + p.start) / p.unit for p in track.high for c in counts)
-        low = min((p.slope * c + p.start) / p.unit for p in track.low for c in counts)
+        highs, lows = track.farthest
+        high = max((p.slope * c + p.start) / p.unit for p in highs for c in counts)
+        low = min((p.slope * c + p.start) / p.unit for p in lows for c in counts)
         return low, high
 
 

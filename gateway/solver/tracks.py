@@ -6,7 +6,7 @@ points, each straight in the count. Between two counts where two points cross th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, pairwise
@@ -14,7 +14,10 @@ from math import lcm
 from typing import NamedTuple
 
 from gateway.core.tag import TagId
+from gateway.solver.afterwards import End, Reach, reaches
 from gateway.solver.condense import Plan
+from gateway.solver.counts import Span
+from gateway.solver.course import Course
 from gateway.solver.interval import SCALE, outward
 from gateway.solver.module import Ramp, Variable
 from gateway.solver.predict import Facts
@@ -28,9 +31,13 @@ class Point(NamedTuple):
     start: int
     unit: int
 
-    def at(self, count: Fraction) -> Fraction:
-        """Its value at a count, which need not be whole."""
-        return (self.slope * count + self.start) / self.unit
+    def at(self, count: Fraction) -> Fraction | int:
+        """Its value at a count, which need not be whole, times the count's denominator."""
+        found = self.slope * count.numerator + self.start * count.denominator
+        return found if self.unit == 1 else Fraction(found, self.unit)
+
+
+Points = tuple[Point, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +51,8 @@ class Track:
     lows: tuple[Point, ...]
     proposal: Point
     loose: bool
-    bounded: bool = False  # not what it is, but what it is at most or at least
+    best: tuple[Point, Point] | None = None  # of the backup's: no end is below the first or above the second
+    at_best: tuple[bool, bool] = (False, False)  # whether the greatest, and the least, is told as that only
 
     @property
     def cells(self) -> int:
@@ -56,6 +64,14 @@ class Track:
         """A multiple of every point's."""
         return lcm(*(point.unit for point in (*self.high, *self.low)))
 
+    @property
+    def farthest(self) -> tuple[Points, Points]:
+        """The greatest and the least points; of an end that is told at best, how far it may be."""
+        if self.best is None:
+            return self.high, self.low
+        low, high = self.best
+        return (high,) if self.at_best[0] else self.high, (low,) if self.at_best[1] else self.low
+
     def ends(self, factor: int) -> tuple[Point, ...]:
         """The points of which the one that is worst for a factor is the end."""
         return self.high if factor > 0 else self.low
@@ -64,81 +80,100 @@ class Track:
         """The end that is worst for a factor."""
         return self.highs[cell] if factor > 0 else self.lows[cell]
 
+    def bounded(self, factor: int) -> bool:
+        """Whether the end that is worst for a factor is not what it is, but what it is at best."""
+        return self.at_best[factor < 0]
+
     def at_proposal(self) -> Track:
-        """The symbol at one value that it has wherever the state is."""
-        if self.bounded:
-            return self
-        one = (self.proposal,)
-        many = one * self.cells
-        return replace(self, high=one, low=one, highs=many, lows=many, loose=False)
-
-
-Memo = dict[TagId, tuple[object, dict[str, Track]]]  # by output: what its tracks follow from, and they
-
-
-def tracks(
-    rules: RuleSet, plan: Plan, facts: Facts, order: Sequence[TagId], memo: Memo | None = None
-) -> dict[str, Track]:
-    """By symbol, for one state. `memo` is kept by who asks about one rule set, plan and order repeatedly."""
-    memo = {} if memo is None else memo
-    named: dict[str, list[str]] = {str(tag): [] for tag in order}
-    for name in plan.symbols:
-        if name.startswith(("new:", "rate:", "e", "b")):
-            named[name.partition(":")[2]].append(name)
-    found: dict[str, Track] = {}
-    for place, tag in enumerate(order):
-        pasts = tuple(_pasts(facts, tag, rules.modules[0].step))
-        told = facts.old[tag], pasts
-        if tag not in memo or memo[tag][0] != told:
-            memo[tag] = told, dict(_of_output(rules, facts, tag, place, named[tag], pasts))
-        found.update(memo[tag][1])
-    return found
-
-
-def _of_output(
-    rules: RuleSet,
-    facts: Facts,
-    tag: TagId,
-    place: int,
-    names: Sequence[str],
-    pasts: Sequence[tuple[Fraction, Fraction]],
-) -> Iterator[tuple[str, Track]]:
-    variable = rules.variables[tag]
-    scale, offset = variable.definition.scale, variable.definition.offset
-    value = _point(scale, offset)
-    old = facts.old[tag]
-    before = outward(min(old), max(old))
-    rates = tuple(dict.fromkeys(_point(scale / within, (offset - past) / within) for past, within in pasts))
-    most, least = Point(0, before[1], 1), Point(0, before[0], 1)
-    lines = ((value, most, least), rates)
-    crossings = sorted({c for several in lines for c in _crossings(several)})
-    samples = _between(crossings)
-    least_ever, most_ever = _ever(rules, variable, old)
-    for name in names:
-        high: tuple[Point, ...]
-        low: tuple[Point, ...]
-        match name[0]:
-            case "n":
-                high = low = (value,)
-            case "r":
-                high = low = rates
-            case "e":
-                high, low = (value, most), (value, least)
-            case _:
-                high, low = (Point(0, least_ever, 1),), (Point(0, most_ever, 1),)
-        yield (
-            name,
-            Track(
-                place=place,
-                high=high,
-                low=low,
-                highs=tuple(max(high, key=lambda p: p.at(at)) for at in samples),
-                lows=tuple(min(low, key=lambda p: p.at(at)) for at in samples),
-                proposal=high[0],
-                loose=name[0] in "eb" or len(high) > 1,
-                bounded=name[0] == "b",
-            ),
+        """The symbol at one value that it has wherever the state is; the backup's at its best."""
+        high, low = self.best if self.best is not None and self.loose else (self.proposal, self.proposal)
+        return replace(
+            self,
+            high=(high,),
+            low=(low,),
+            highs=(high,) * self.cells,
+            lows=(low,) * self.cells,
+            loose=self.best is not None and self.loose,
         )
+
+
+class Tracks:
+    """All symbols of a plan that outputs in one order move; those of the state asked about last are kept."""
+
+    def __init__(self, rules: RuleSet, plan: Plan, order: Sequence[TagId], domains: Sequence[Span]) -> None:
+        """`domains`: by place, the counts that an output's register can hold."""
+        self._rules, self._order, self._domains = rules, tuple(order), domains
+        self._named: dict[str, list[str]] = {str(tag): [] for tag in order}
+        for name in plan.symbols:
+            if name.startswith(("new:", "rate:", "e", "b")):
+                self._named[name.partition(":")[2]].append(name)
+        course = Course(rules, plan)
+        self._reaches = dict(each for tag in order for each in reaches(course, rules.variables[tag]))
+        self._kept: dict[TagId, tuple[object, dict[str, Track]]] = {}  # and what they follow from
+
+    def of(self, facts: Facts) -> dict[str, Track]:
+        """By symbol, for one state."""
+        found: dict[str, Track] = {}
+        for place, tag in enumerate(self._order):
+            pasts = tuple(_pasts(facts, tag, self._rules.modules[0].step))
+            told = facts.old[tag], pasts
+            if tag not in self._kept or self._kept[tag][0] != told:
+                self._kept[tag] = told, dict(self._of_output(place, facts.old[tag], pasts))
+            found.update(self._kept[tag][1])
+        return found
+
+    def _of_output(
+        self, place: int, old: Sequence[Fraction], pasts: Sequence[tuple[Fraction, Fraction]]
+    ) -> Iterator[tuple[str, Track]]:
+        tag = self._order[place]
+        variable = self._rules.variables[tag]
+        scale, offset = variable.definition.scale, variable.definition.offset
+        value = _point(scale, offset)
+        before = outward(min(old), max(old))
+        rates = tuple(
+            dict.fromkeys(_point(scale / within, (offset - past) / within) for past, within in pasts)
+        )
+        most, least = Point(0, before[1], 1), Point(0, before[0], 1)
+        best = _ever(self._rules, variable, old)
+        ends: dict[str, tuple[Points, Points]] = {}
+        at_best: dict[str, tuple[bool, bool]] = {}
+        for name in self._named[tag]:
+            match name[0]:
+                case "n":
+                    ends[name] = (value,), (value,)
+                case "r":
+                    ends[name] = rates, rates
+                case "e":
+                    ends[name] = (value, most), (value, least)
+                case _:
+                    reach = self._reaches.get(name, Reach(None, None))
+                    high, low = _points(reach.high, value), _points(reach.low, value)
+                    ends[name] = high or best[:1], low or best[1:]
+                    at_best[name] = not high, not low
+        samples = _samples({points for both in ends.values() for points in both}, self._domains[place])
+        for name, (high, low) in ends.items():
+            yield (
+                name,
+                Track(
+                    place=place,
+                    high=high,
+                    low=low,
+                    highs=tuple(max(high, key=lambda p: p.at(at)) for at in samples),
+                    lows=tuple(min(low, key=lambda p: p.at(at)) for at in samples),
+                    proposal=high[0],
+                    loose=high != low or len(high) > 1,
+                    best=best if name in at_best else None,
+                    at_best=at_best.get(name, (False, False)),
+                ),
+            )
+
+
+def _points(end: End | None, value: Point) -> Points:
+    """What an end is the greatest or the least of; nothing where it is not known."""
+    if end is None:
+        return ()
+    shifted = () if end.shift is None else (value._replace(start=value.start + end.shift * value.unit),)
+    return (*shifted, *(() if end.limit is None else (Point(0, end.limit, 1),)))
 
 
 def _point(scale: Fraction, offset: Fraction) -> Point:
@@ -155,20 +190,20 @@ def _pasts(facts: Facts, tag: TagId, step: Fraction) -> Iterator[tuple[Fraction,
 
 def _crossings(points: Sequence[Point]) -> Iterator[Fraction]:
     for one, other in combinations(points, 2):
-        slope = Fraction(one.slope, one.unit) - Fraction(other.slope, other.unit)
+        slope = one.slope * other.unit - other.slope * one.unit
         if slope:
-            yield (Fraction(other.start, other.unit) - Fraction(one.start, one.unit)) / slope
+            yield Fraction(other.start * one.unit - one.start * other.unit, slope)
 
 
-def _between(crossings: Sequence[Fraction]) -> list[Fraction]:
-    """A count in each cell."""
-    if not crossings:
-        return [Fraction(0)]
-    return [crossings[0] - 1, *((a + b) / 2 for a, b in pairwise(crossings)), crossings[-1] + 1]
+def _samples(groups: Iterable[Points], domain: Span) -> list[Fraction]:
+    """A count in each cell of a domain: in none of them do two points of a group cross."""
+    crossings = {c for points in groups for c in _crossings(points) if domain[0] < c < domain[1]}
+    ends = [Fraction(domain[0]), *sorted(crossings), Fraction(domain[1])]
+    return [(a + b) / 2 for a, b in pairwise(ends)]
 
 
-def _ever(rules: RuleSet, variable: Variable, old: Sequence[Fraction]) -> tuple[int, int]:
-    """Where an output may be at all while the backup acts."""
+def _ever(rules: RuleSet, variable: Variable, old: Sequence[Fraction]) -> tuple[Point, Point]:
+    """The ends of where an output may be at all while the backup acts."""
     ends = [*variable.range, *old]
     definition = variable.definition
     if definition.raw_range is not None:
@@ -179,4 +214,5 @@ def _ever(rules: RuleSet, variable: Variable, old: Sequence[Fraction]) -> tuple[
             ends.append(move.target)
         elif isinstance(move, Fraction):
             ends.append(move)
-    return outward(min(ends), max(ends))
+    low, high = outward(min(ends), max(ends))
+    return Point(0, low, 1), Point(0, high, 1)

@@ -17,6 +17,8 @@ BACKUP = [
 ]
 SAFE = {"backup": BACKUP, "safe_set": ["l <= 2.3 - 0.002*p", "r > 0 implies l >= 1.7 + 0.002*r"]}
 TERMINAL = {"backup": BACKUP, "terminal": ["l <= 2.3"], "horizon": 2}
+PLAIN = [{"p": "ramp(0, 10)"}, {"r": "ramp(40, 8)"}, {"h": False}, {"s": "idle"}]
+RESTING = {"backup": PLAIN, "terminal": ["l <= 2.1", "l >= 1.7"], "horizon": 6}
 
 
 def _rule(chance: random.Random) -> str | dict[str, object]:
@@ -53,7 +55,7 @@ def _rule(chance: random.Random) -> str | dict[str, object]:
 @pytest.mark.parametrize("seed", range(8))
 def test_nothing_permitted_is_left_out_and_exact_answers_hold_nothing_else(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311  repeatable on purpose
-    more = chance.choice([{}, {}, SAFE, TERMINAL])
+    more = chance.choice([{}, {}, SAFE, TERMINAL, RESTING, RESTING])
     older = {"P": ((chance.randrange(7), 0.37),), "R": ((chance.randrange(7), 0.123),)}
     both = {"P": ((chance.randrange(7), 0.0),), "H": ((chance.randrange(2), 0.0),)}
     here = Here(

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
 from gateway.core.decision import Permitted, Proposal, RegisterValue
-from gateway.core.ports import CheckRequest
+from gateway.core.ports import CheckRequest, InForce
 from gateway.core.tag import TagId
 from gateway.solver.check import Checks
 from gateway.solver.permitted_next import AtMost, Exactly, NotKnown, mask
 from gateway.solver.ruleset import RuleSet
 from tests.bench.synthetic import DELAY_S, HOLD_S, Family, requests, rule_set
-from tests.unit.solver_demo import HEATER, MIXER, PATIENT, PUMP, Situation
+from tests.unit.solver_demo import HEATER, MIXER, PATIENT, PUMP, Situation, good
 from tests.unit.solver_demo import rule_set as demo_rules
+from tests.unit.solver_modules import shipped
 from tests.unit.solver_next import ORDER, Enumerated, Here, rules
 
 BACKUP = [
@@ -25,6 +27,10 @@ BACKUP = [
     {"s": "idle"},
 ]
 SAFE = {"backup": BACKUP, "safe_set": ["l <= 2.3 - 0.002*p", "r > 0 implies l >= 1.7 + 0.002*r"]}
+# Moves that ask for no state: what counts of a ramp to the end of a range is straight in the proposal.
+DOWN = [{"p": "ramp(0, 10)"}, {"r": "hold"}, {"h": False}, {"s": "idle"}]
+OPEN = [{"p": "ramp(0, 10)"}, {"r": "ramp(40, 8)"}, {"h": False}, {"s": "idle"}]
+SHUT = [{"p": "0"}, {"r": "ramp(40, 3)"}, {"h": "hold"}, {"s": "run"}]
 UPPER = {"require": "l <= 2.05", "always": True}
 LOWER = {"require": "l >= 1.8", "always": True}
 
@@ -69,6 +75,27 @@ EXACT: list[tuple[str, RuleSet, Here]] = [
         rules("prev(h) implies p >= prev(r)", "abs(rate(p)) <= 12"),
         Here(older={"P": ((5, 0.0),), "H": ((1, 0.0),)}),
     ),
+    ("terminal", rules(UPPER, backup=DOWN, terminal=["l <= 2.2"], horizon=2), Here(l=1.99)),
+    (
+        "terminal with a late backup",
+        rules(UPPER, backup=OPEN, terminal=["l <= 2.02", "p <= 16"], horizon=7),
+        Here(l=1.89),
+    ),
+    (
+        "terminal at once",
+        rules(UPPER, "p + r <= 54", backup=SHUT, terminal=["l <= 2.02", "r >= 18 or s == run"], horizon=5),
+        Here(l=1.93),
+    ),
+    (
+        "terminal and each output by itself",
+        rules(
+            {"require": "p + 2*r <= 90", "always": True},
+            backup=OPEN[:1] + DOWN[1:],
+            terminal=["p <= 12"],
+            horizon=7,
+        ),
+        Here(),
+    ),
     ("nothing at all", rules("p >= 30", "p + r <= 24", "r >= 0"), Here()),
     ("nothing in any case", rules("p > 20 or r > 20", "p + r <= 18"), Here()),
 ]
@@ -76,7 +103,13 @@ WIDER: list[tuple[str, RuleSet, Here, str]] = [
     ("two outputs multiplied", rules("p*r <= 600", "p + r >= 18"), Here(), "multiplies outputs"),
     ("a gap", rules("abs(l - k - 0.01*p) >= 0.1"), Here(k=1.9), "alternatives"),
     ("squares", rules("l*l - k*k + 0.01*p <= 0.3"), Here(), "multiplies uncertain values"),
-    ("terminal", rules(UPPER, backup=BACKUP, terminal=["l <= 2.2"], horizon=2), Here(), "backup"),
+    ("terminal by guards", rules(UPPER, backup=BACKUP, terminal=["l <= 2.2"], horizon=2), Here(), "backup"),
+    (
+        "terminal, a ramp's nearer end",
+        rules(LOWER, backup=DOWN, terminal=["l >= 1.83"], horizon=6),
+        Here(l=1.9),
+        "backup",
+    ),
 ]
 
 
@@ -122,6 +155,33 @@ def test_a_block_decoded_along_the_answers_is_permitted(rules_in_all: int) -> No
                 fixed.append(answer.counts[end][end])
             else:
                 assert _permits(checks, made, request, dict(zip(order, fixed, strict=True)))
+
+
+# Its backup asks for no state and ramps to the end of the range: all of it is straight in what is proposed.
+def test_s1_under_the_shipped_terminal_set_every_answer_is_exact_and_its_ends_are_permitted() -> None:
+    made = RuleSet.of([shipped("tclab-twin")], 1)
+    checks = Checks(made, PATIENT)
+    order = [v.tag for v in made.actions]
+    here = replace(
+        Situation(hold_s=10.2, may_repair=False).request(None),
+        history={tag: (InForce(Fraction(42), 0.0),) for tag in order},
+        held_s=dict.fromkeys(order, 1_000.0),
+    )
+    limited = 0
+    for hot in (40.0, 56.0, 57.0):
+        request = replace(here, inputs={v.tag: good(hot) for v in made.reported})
+        first = checks.permitted_next(request, order, ())
+        assert isinstance(first, Exactly)
+        for fixed in {end for span in first.counts for end in span}:
+            then = checks.permitted_next(request, order, (fixed,))
+            assert isinstance(then, Exactly)
+            (low, high), *others = then.counts
+            assert not others
+            for raw, may in ((low - 1, False), (low, True), (high, True), (high + 1, False)):
+                block = dict(zip(order, (fixed, raw), strict=True))
+                assert _permits(checks, made, request, block) is may, (hot, block)
+            limited += high - low < 400  # the ramp alone leaves 40 % of the range
+    assert limited > 0
 
 
 def test_unusable_inputs_are_not_known_and_let_nothing_through() -> None:
@@ -172,8 +232,8 @@ def test_an_outlook_that_was_prepared_is_the_one_that_answers() -> None:
     order = (HEATER, MIXER, PUMP)
 
     checks.prepare(request, order)
-    prepared = checks._guide._last
+    prepared = checks._guiding()._last
 
     assert isinstance(checks.permitted_next(request, order, (0, 1)), Exactly)
     assert prepared is not None
-    assert checks._guide._last is prepared
+    assert checks._guiding()._last is prepared

@@ -43,7 +43,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identified:
-    """Everything found. `errors` bound each reading, rounding included; `stated` says which were told."""
+    """Everything found. `errors` bound each reading, rounding included."""
 
     recording: Recording
     grid: Grid
