@@ -47,6 +47,9 @@ def compile_move(  # noqa: PLR0911  one return for each thing that may be wrong
     if isinstance(move, Ramp) and variable.sort != "real":
         report.add(node.get(loc), f"`{name}` is not a real and cannot ramp")
         return None
+    if isinstance(move, Ramp) and not move.rate:
+        report.add(node.get(loc), f"`{value}` never moves `{name}`; give a rate above 0, or write `hold`")
+        return None
     return move
 
 
