@@ -1,9 +1,11 @@
 import random
+from collections.abc import Sequence as Values
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle.manifest import REFERENCE_FILE, Bundle, load_bundle
@@ -11,6 +13,7 @@ from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.decoding.decode import OutputRange
 from gateway.inference.kv.block_pool import BlockPool, Sequence
 from gateway.inference.kv.ort_session import PagedSession
+from gateway.inference.kv.rows import Row
 from gateway.inference.messages import Answer, Cycle, NeedHistory, Propose
 from gateway.inference.serving.engine import Engine
 from gateway.inference.serving.selftest import self_test
@@ -148,17 +151,33 @@ def test_an_engine_shows_itself_exact_before_it_serves() -> None:
     assert 0.0 < shown.decision_ms < 1000.0
 
 
-class _NotAliased(PagedSession):
-    def _aliasing_holds(self) -> bool:
-        super()._aliasing_holds()
-        return False
+class _NothingWritten(PagedSession):
+    """Its first run, the test of the start, leaves the bound memory as it was: new keys went elsewhere."""
+
+    def run_rows(self, rows: Values[Row]) -> NDArray[np.float32]:
+        before = self.read_pages(range(16)) if self.aliased else None
+        logits: NDArray[np.float32] = super().run_rows(rows)
+        if before is not None:
+            self.write_pages(range(16), before)
+        return logits
 
 
-def test_without_aliasing_the_pools_travel_as_outputs_and_the_answer_is_the_same() -> None:
+class _MoreWritten(PagedSession):
+    """Its first run writes to a page that nobody asked for, too."""
+
+    def run_rows(self, rows: Values[Row]) -> NDArray[np.float32]:
+        logits: NDArray[np.float32] = super().run_rows(rows)
+        if self.aliased:
+            self.write_pages((3,), self.read_pages((15,)))
+        return logits
+
+
+def test_where_memory_is_not_written_in_place_the_start_finds_it_and_the_answer_is_the_same() -> None:
     architecture = BUNDLE.manifest.architecture
     last = []
-    for kind in (PagedSession, _NotAliased):
+    for kind in (PagedSession, _NothingWritten, _MoreWritten):
         session = kind(BUNDLE.model_path, architecture, pages=16, block=16, provider="cpu")
+        assert session.aliased == (kind is PagedSession)
         pool, sequence = BlockPool(15, 16), Sequence()
         for at in range(12):
             chunk = [Token(1 + (5 * at + n) % 60, 0.25) for n in range(7)]
@@ -166,6 +185,7 @@ def test_without_aliasing_the_pools_travel_as_outputs_and_the_answer_is_the_same
         last.append(row)
 
     assert np.array_equal(last[0], last[1])
+    assert np.array_equal(last[0], last[2])
 
 
 def test_a_forked_sequence_reads_the_copied_page_and_leaves_its_parent_alone() -> None:
