@@ -22,9 +22,9 @@ from gateway.pipeline.working import Working
 
 Checked = tuple[CheckResult, StateSet | None]
 Check = Callable[[Proposal, bool], Awaitable[Checked]]  # whether it may be repaired
-_SPARE = (
-    3  # looks as long as the slowest must fit into the time left: another one, and a repair, which is two
-)
+# So many looks as long as the slowest must fit into the time left: another one, a repair, which is two or more,
+# and what may follow it: a fallback's check, the record and the write.
+_SPARE = 6
 
 
 async def first_permitted(work: Working, ranked: Sequence[Proposal], check: Check, clock: Clock) -> Checked:

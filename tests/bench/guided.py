@@ -2,8 +2,8 @@
 
 Refusals and objective: the demo plant in closed loop, each set three times from the same start under the same
 disturbances: the model guided, unguided, and asked for a list of which the first permitted one is taken. A
-refusal is a proposal that the check did not permit, repaired or
-not; states in which no block can be permitted, as guidance says, are told apart: no decoding helps there.
+refusal is a proposal that the check did not permit, repaired or not; states in which no block can be
+permitted, as guidance says, are told apart: no decoding helps there.
 Time: the real processes, each pair of decisions on the same readings, guided and not.
 """
 

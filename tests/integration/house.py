@@ -55,9 +55,10 @@ class House:
         seed: int = 1,
         level_m: float = 2.0,
         guided: bool = False,
+        n_best: int = 1,
     ) -> None:
         self.folder, self._model, self._seed, self._level_m = folder, model, seed, level_m
-        self._guided = guided
+        self._decoding = f"guided = {str(guided).lower()}\nn_best = {n_best}"
         self.scan_log = folder / "plant" / "scan.csv"
         self.watched = folder / "constraints.d"
         self.state = folder / "state"
@@ -217,7 +218,7 @@ class House:
             ("127.0.0.1:15020", f"127.0.0.1:{self.proxy.port}"),
             ('model = "buffer-tank"', f'model = "{self._model}"'),
             ('format = "console"', 'format = "json"'),
-            ('deadline = "100 ms"', f'deadline = "{DEADLINE_MS} ms"\nguided = {str(self._guided).lower()}'),
+            ('deadline = "100 ms"', f'deadline = "{DEADLINE_MS} ms"\n{self._decoding}'),
         ):
             assert text.count(old) == 1, f"the demo's configuration has no single `{old}`"
             text = text.replace(old, new)

@@ -114,9 +114,9 @@ async def test_s12_what_keeps_outputs_still_holds_for_every_proposal_of_a_list()
 
 
 async def test_no_other_is_looked_at_that_the_deadline_leaves_no_time_for() -> None:
-    """Another look and a repair, which judges twice, must fit: of 100 ms and looks of 30, two do not."""
+    """Another look, a repair and a fallback must fit: of 100 ms and looks of 15, they do not."""
     house = listing(80, 55)
-    house.checker.on_check = lambda _request: house.clock.advance(0.03)
+    house.checker.on_check = lambda _request: house.clock.advance(0.015)
     record = await decided(house)
     assert looked_at(house) == [(90, False), (90, True)]
     assert isinstance(record.outcome, Repaired)
