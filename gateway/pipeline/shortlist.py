@@ -22,8 +22,8 @@ from gateway.pipeline.working import Working
 
 Checked = tuple[CheckResult, StateSet | None]
 Check = Callable[[Proposal, bool], Awaitable[Checked]]  # whether it may be repaired
-# So many looks as long as the slowest must fit into the time left: another one, a repair, which is two or more,
-# and what may follow it: a fallback's check, the record and the write.
+# So many looks as long as the slowest must fit into the time left: another one, a repair, which is two or
+# more, and what may follow it: a fallback's check, the record and the write.
 _SPARE = 6
 
 
