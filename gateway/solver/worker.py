@@ -19,7 +19,7 @@ from gateway.core.override import Override
 from gateway.core.ports import CheckRequest
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.analysis.asking import Allowance
-from gateway.solver.analysis.conflicts import together
+from gateway.solver.analysis.conflicts import Met, together
 from gateway.solver.check import Checks, millis_up
 from gateway.solver.compile import compile_module
 from gateway.solver.errors import ModuleRefusedError
@@ -70,6 +70,7 @@ class Desk:
         self._trials: dict[int, Trial] = {}  # with modules in shadow
         self._told: CheckRequest | None = None  # the premises told last
         self._shelf = Shelf()
+        self._met = Met()
         # Z3 makes its timer now, while this process has its share of the processor: the timer keeps that one.
         solver(self._shelf.context, Budget()).check()
 
@@ -151,7 +152,7 @@ class Desk:
             rules = self._rules(ask.modules, tags, ask.generation, ask.overrides)
         except ModuleRefusedError as exc:
             return Failed(str(exc))
-        if not ask.examined and (conflict := _conflict(rules)) is not None:
+        if not ask.examined and (conflict := _conflict(rules, self._met)) is not None:
             return Failed(conflict)
         self._shelf.kept = ask.outlines
         checks = Checks(rules, shelf=self._shelf)
@@ -224,9 +225,9 @@ class Desk:
             return result
 
 
-def _conflict(rules: RuleSet) -> str | None:
+def _conflict(rules: RuleSet, met: Met) -> str | None:
     """What can never hold together; None where nothing is known to contradict (then every check shows it)."""
-    found = together(rules, Allowance(seconds=CONFLICT_S)) if rules.modules else ()
+    found = together(rules, Allowance(seconds=CONFLICT_S), met=met) if rules.modules else ()
     return next((finding.said for finding in found if finding.level == "refused"), None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -11,11 +11,13 @@ import pytest
 from gateway.core.decision import CheckResult
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.core.tag import TagDefinition, TagId
+from gateway.solver.analysis.asking import Asking
 from gateway.solver.check import Checks
 from gateway.solver.compile import compile_module
 from gateway.solver.module import Module
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.seat import Kept
+from gateway.solver.terms import Answer as AnswerOfZ3
 from gateway.solver.wire import Answer, Done, Drop, Failed, Load, Prepare, given
 from gateway.solver.worker import Desk
 from tests.unit.solver_demo import LOWER_LEVEL, Situation, proposal
@@ -54,7 +56,7 @@ def test_a_set_that_another_worker_has_examined_is_not_examined_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[RuleSet] = []
-    monkeypatch.setattr("gateway.solver.worker._conflict", asked.append)
+    monkeypatch.setattr("gateway.solver.worker._conflict", lambda rules, _met: asked.append(rules))
     kept = Kept(RuleSet.of([small("p >= 60", id="one")], 1))
     first = Desk().answer(kept.ask([(1.0, 0.0)]))
     assert isinstance(first, Done)
@@ -134,3 +136,59 @@ def test_a_contradiction_that_is_not_known_in_the_budget_is_loaded(monkeypatch: 
     monkeypatch.setattr("gateway.solver.worker.CONFLICT_S", 0.0)
 
     assert isinstance(loaded(small("p >= 60", id="one"), small(rule("p <= 20", "low"), id="two")), Done)
+
+
+def asked_of_z3(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rules were put to Z3 in each search for a contradiction."""
+    seen: list[int] = []
+    true = Asking.ask
+
+    def ask(self: Asking, names: Iterable[str] = ()) -> AnswerOfZ3:
+        seen.append(len(given := tuple(names)))
+        return true(self, given)
+
+    monkeypatch.setattr(Asking, "ask", ask)
+    return seen
+
+
+def load_into(desk: Desk, *modules: Module, generation: int) -> Answer | None:
+    return desk.answer(Kept(RuleSet.of(modules, generation)).ask([]))
+
+
+# Most sets permit what the set before permitted, and that is seen by calculating it.
+def test_a_state_that_the_last_set_permits_answers_for_the_next_where_that_permits_it_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen, desk = asked_of_z3(monkeypatch), Desk()
+    one = small("p >= 60", id="one")
+    assert isinstance(load_into(desk, one, generation=1), Done)
+    assert len(seen) == 1
+
+    assert isinstance(load_into(desk, one, small("p >= 5", id="two"), generation=2), Done)
+    assert len(seen) == 1
+
+    assert isinstance(load_into(desk, small(rule("p <= 20", "low"), id="two"), generation=3), Done)
+    assert len(seen) == 2
+
+
+# The state kept is of one set only: it never makes up for one that the next set does not have.
+def test_modules_that_can_never_hold_together_are_refused_whatever_was_loaded_before() -> None:
+    desk = Desk()
+    one, two = small("p >= 60", id="one"), small(rule("p <= 20", "low"), id="two")
+    for generation, alone in enumerate((one, two, one), 1):
+        assert isinstance(load_into(desk, alone, generation=generation), Done)
+
+    answer = load_into(desk, one, two, generation=4)
+
+    assert isinstance(answer, Failed)
+    assert "can never hold together" in answer.reason
+
+
+def test_a_state_at_a_root_answers_for_no_other_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, desk = asked_of_z3(monkeypatch), Desk()
+
+    for generation in (1, 2):
+        root = small("l * l >= 2 and l * l <= 2", id="root")
+        assert isinstance(load_into(desk, root, generation=generation), Done)
+
+    assert len(seen) == 2

@@ -83,6 +83,12 @@ class Asking:
         model = self._solver.model()
         return {s: fraction(model.eval(self._terms.name(s), model_completion=True)) for s in symbols}
 
+    def rational_point(self, symbols: Iterable[str]) -> dict[str, Fraction]:
+        """The same without the symbols whose value is a root; products have some."""
+        model = self._solver.model()
+        values = {s: model.eval(self._terms.name(s), model_completion=True) for s in symbols}
+        return {s: fraction(value) for s, value in values.items() if z3.is_rational_value(value)}
+
     def core(self, names: Sequence[str]) -> tuple[str, ...]:
         """Of names that cannot hold together, some of which none can be left out, as far as the budget goes.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from gateway.core.tag import TagId
-from gateway.solver.affine import Affine
+from gateway.solver.affine import Affine, Formula, symbols
 from gateway.solver.analysis.asking import Allowance, Asking, decimal, has_products
 from gateway.solver.analysis.findings import NOT_KNOWN, Finding
-from gateway.solver.analysis.world import World
+from gateway.solver.analysis.world import World, holds_at
 from gateway.solver.canonical import formula_text
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.module import BackupEntry, Hold, Module, Ramp
@@ -39,20 +39,44 @@ def examine(module: Module, active: Sequence[Module], allowance: Allowance) -> I
     yield from together(rules, allowance, only=module.id)
 
 
-def together(rules: RuleSet, allowance: Allowance, only: str = "") -> Iterator[Finding]:
+class Met:
+    """A snapshot that a rule set permits. Where the next set permits it, too, Z3 need not look for one."""
+
+    def __init__(self) -> None:
+        self._point: Mapping[str, Fraction] = {}
+
+    def answers(self, formulas: Iterable[Formula]) -> bool:
+        """Whether all of it holds in that snapshot, in exact numbers; not where a symbol is unknown."""
+        return all(symbols(f) <= self._point.keys() and holds_at(f, self._point) for f in formulas)
+
+    def learn(self, asking: Asking, formulas: Iterable[Formula]) -> None:
+        """Keep the snapshot behind the last `SAT` for what comes next."""
+        self._point = asking.rational_point(frozenset[str]().union(*map(symbols, formulas)))
+
+
+def together(
+    rules: RuleSet, allowance: Allowance, only: str = "", met: Met | None = None
+) -> Iterator[Finding]:
     """Whether the rules and safe sets of several modules leave any state at all.
 
-    `only`: what is wrong without that module is not told.
+    `only`: what is wrong without that module is not told. `met`: what was found for another set.
     """
     world = World(rules)
     bound = [r for r in (*rules.rules, *rules.invariant) if r.binding]
     formulas = [world.said(rule) for rule in bound]
-    asking = Asking(allowance, world.premises(*formulas), products=has_products(formulas))
+    premises = world.premises(*formulas)
+    modules = ", ".join(f"`{m.id}`" for m in rules.modules)
+    can = Finding(
+        question="conflicts", level="fine", said=f"the rules of {modules} can hold together on a snapshot"
+    )
+    if met is not None and met.answers((*premises, *formulas)):
+        yield can
+        return
+    asking = Asking(allowance, premises, products=has_products(formulas))
     names = [str(index) for index in range(len(bound))]
     for name, formula in zip(names, formulas, strict=True):
         asking.name(name, formula)
     answer = asking.ask(names)
-    modules = ", ".join(f"`{m.id}`" for m in rules.modules)
     if answer is Answer.UNKNOWN:
         yield Finding(
             question="conflicts",
@@ -61,9 +85,9 @@ def together(rules: RuleSet, allowance: Allowance, only: str = "") -> Iterator[F
         )
         return
     if answer is Answer.SAT:
-        yield Finding(
-            question="conflicts", level="fine", said=f"the rules of {modules} can hold together on a snapshot"
-        )
+        if met is not None:
+            met.learn(asking, (*premises, *formulas))
+        yield can
         return
     blamed = [bound[int(name)] for name in asking.core(names)]
     if only and all(rule.module != only for rule in blamed):

@@ -24,7 +24,7 @@ from gateway.solver.affine import (
 )
 from gateway.solver.analysis.asking import Allowance, Asking, has_products, listed
 from gateway.solver.analysis.findings import NOT_KNOWN, Finding
-from gateway.solver.analysis.world import World, between, split_key
+from gateway.solver.analysis.world import World, between, holds_at, split_key
 from gateway.solver.canonical import formula_text
 from gateway.solver.module import Module
 from gateway.solver.ruleset import Rule, RuleSet
@@ -194,7 +194,7 @@ def _example(strict: RuleSet, lax: RuleSet, allowance: Allowance) -> Example:
         return Example(answer)
     names = sorted(frozenset().union(*map(symbols, every)))
     point = asking.point([*names, *(f"state {n}" for n in names)])
-    broken = next(r for r, f in states if not _holds(f, point))
+    broken = next(r for r, f in states if not holds_at(f, point))
     shown = {n: point[n] for n in names}
     return Example(answer, broken, {**World(strict).told(shown), **_truth(strict, broken, point)})
 
@@ -239,17 +239,6 @@ def _robust(rules: RuleSet, formula: Formula) -> Formula:
             return Every(tuple(_robust(rules, part) for part in parts))
         case _:
             return Some(tuple(_robust(rules, part) for part in formula.parts))
-
-
-def _holds(formula: Formula, point: Mapping[str, Fraction]) -> bool:
-    match formula:
-        case Atom(form, strict):
-            value = form.at(point)
-            return value < 0 if strict else value <= 0
-        case Every(parts):
-            return all(_holds(part, point) for part in parts)
-        case _:
-            return any(_holds(part, point) for part in formula.parts)
 
 
 def unkept(old: Module, new: Module, allowance: Allowance) -> str:

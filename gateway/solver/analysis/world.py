@@ -38,6 +38,18 @@ def one_of(form: Affine, values: Iterable[Fraction]) -> Formula:
     return Some(tuple(between(form, value, value) for value in values))
 
 
+def holds_at(formula: Formula, point: Mapping[str, Fraction]) -> bool:
+    """Whether a formula is true at a point that gives each of its symbols a value."""
+    match formula:
+        case Atom(form, strict):
+            value = form.at(point)
+            return value < 0 if strict else value <= 0
+        case Every(parts):
+            return all(holds_at(part, point) for part in parts)
+        case _:
+            return any(holds_at(part, point) for part in formula.parts)
+
+
 def split_key(key: str) -> tuple[str, str]:
     """`prev(TK1.LT101)` as `prev` and the tag; a tag alone as `now` and the tag."""
     form, bracket, rest = key.partition("(")
