@@ -69,7 +69,7 @@ async def _measured(console: Console, served: ServedModel, folders: tuple[Path, 
         "late_percent": 100.0 * load.late / load.asked,
         "take_over_median_s": statistics.median(took),
         "p50_over_quiet": _percentile(load, 50) / _percentile(quiet, 50),
-        "p99_ms": _percentile(load, 99),
+        "p99_added_ms": _percentile(load, 99) - _percentile(quiet, 99),
         "main_growth_mb": after[0] - before[0],
         "worker_growth_mb": after[1] - before[1],
     }

@@ -101,7 +101,8 @@ async def test_s27_an_armed_point_leaves_armed_and_the_choice_outlives_a_kill(tm
         await house.until(lambda p: len(p.decisions) > decided + 1, 60, "decisions after the kill")
         assert await house.served_by() == SECOND
         assert house.picture.mode == "shadow"
-        await house.asked("model.rollback")
+        back = await house.ask("model.rollback", deadline_ms=60_000.0)
+        assert back.ok, back.error
         assert await house.served_by() == CONFIGURED
 
 

@@ -134,6 +134,7 @@ class ServedModel:
                 await fresh.start(gives_way=True)
                 await self._warm(fresh)
                 await fresh.serve()
+                await self._warm(fresh)  # points that went on to their next cycle meanwhile
                 await agreed(fresh)
                 self._refuse_lost(fresh)
             except BaseException as exc:
