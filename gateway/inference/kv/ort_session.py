@@ -23,6 +23,7 @@ from gateway.inference.kv.rows import Row
 
 Provider = Literal["auto", "cpu", "cuda"]
 _POOL_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
+_FATAL = 4  # what fails is raised; a shape that an export declares otherwise is warned of with every answer
 _NAMES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
@@ -236,6 +237,7 @@ def providers_for(provider: Provider) -> list[str]:
 
 def _open(model: Path, names: list[str], cuda: Mapping[str, str]) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
+    options.log_severity_level = _FATAL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
