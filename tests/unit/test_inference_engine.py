@@ -1,9 +1,14 @@
+import importlib.metadata
 import random
+from collections.abc import Callable
 from collections.abc import Sequence as Values
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
@@ -12,7 +17,7 @@ from gateway.inference.bundle.manifest import REFERENCE_FILE, Bundle, load_bundl
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.decoding.decode import OutputRange
 from gateway.inference.kv.block_pool import BlockPool, Sequence
-from gateway.inference.kv.ort_session import PagedSession
+from gateway.inference.kv.ort_session import PagedSession, open_session
 from gateway.inference.kv.rows import Row
 from gateway.inference.messages import Answer, Cycle, NeedHistory, Propose
 from gateway.inference.serving.engine import Engine
@@ -211,6 +216,42 @@ def test_an_unusable_graph_is_an_inference_error(tmp_path: Path) -> None:
 
     with pytest.raises(InferenceError, match="cannot be loaded"):
         PagedSession(tmp_path / "model.onnx", BUNDLE.manifest.architecture, pages=8, block=16, provider="cpu")
+
+
+def test_where_a_device_is_there_and_cannot_be_used_the_truth_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The device without its libraries: the runtime goes to the processor without a word."""
+    monkeypatch.setattr(
+        onnxruntime, "get_ep_devices", lambda: [SimpleNamespace(ep_name="CUDAExecutionProvider")]
+    )
+    monkeypatch.setattr(
+        onnxruntime,
+        "InferenceSession",
+        partial(_on_the_processor, onnxruntime.InferenceSession),
+    )
+
+    _, truth = open_session(BUNDLE.model_path, "cuda")
+
+    assert truth.requested == "cuda"
+    assert truth.actual == "CPUExecutionProvider"
+
+
+def _on_the_processor(
+    made: Callable[..., onnxruntime.InferenceSession],
+    model: str,
+    options: onnxruntime.SessionOptions,
+    providers: list[tuple[str, dict[str, str]]],
+) -> onnxruntime.InferenceSession:
+    assert [name for name, _ in providers] == ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    return made(model, options, providers=["CPUExecutionProvider"])
+
+
+def test_two_runtimes_in_one_environment_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: onnxruntime.__version__)
+
+    with pytest.raises(InferenceError, match="overwrite each other: uninstall both, then install the one"):
+        open_session(BUNDLE.model_path, "cpu")
 
 
 def test_a_value_that_is_no_number_is_refused() -> None:
