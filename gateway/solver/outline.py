@@ -14,6 +14,7 @@ box goes beyond the limits, or may miss an outline, the hull and then the exact 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from math import ceil, gcd, lcm
 
@@ -234,23 +235,30 @@ class Outline:
     def unsettled(self, rules: Collection[int], box: Box) -> list[int]:
         """Those of `rules` of which Z3 was not heard to say that all of the box keeps them.
 
-        `box` is all of the premises that are stated. Intervals choose what is asked about; the rest is left
-        to a closer question.
+        `box` is all of the premises that are stated. Where some outline may be missed, intervals choose what
+        is asked about; the rest is left to a closer question.
         """
         if not all(low <= box[name][0] and box[name][1] <= high for name, low, high in self._limits):
             return list(rules)
+        every = self._goals.keys() & rules
+        if self._keeps(every):
+            return [index for index in rules if index not in every]
         nearest = self._table.nearest(self._box)
         far = {
             index
             for index, near in zip(self._goals, nearest, strict=True)
-            if near is not None and near[1] >= 0 and index in rules
+            if near is not None and near[1] >= 0 and index in every
         }
-        others = [other for index, other in self._others.items() if index not in far]
-        if not far or asked(self._solver, [self._any, *others]) is not Answer.UNSAT:
-            return list(rules)
-        if not leaned_on(self._solver, self._any):
-            return list(rules)  # premises that contradict each other say nothing of any rule (S3)
-        return [index for index in rules if index not in far]
+        settled = far if far < every and self._keeps(far) else frozenset[int]()
+        return [index for index in rules if index not in settled]
+
+    def _keeps(self, rules: AbstractSet[int]) -> bool:
+        """True when Z3 says that no point of what is stated misses the outline of any of `rules`."""
+        others = [other for index, other in self._others.items() if index not in rules]
+        if not rules or asked(self._solver, [self._any, *others]) is not Answer.UNSAT:
+            return False
+        # premises that contradict each other say nothing of any rule (S3)
+        return leaned_on(self._solver, self._any)
 
     def _stated(self, box: Box) -> dict[str, tuple[int, int]]:
         """State the bounds of the symbols that outlines have, and tell what was stated."""

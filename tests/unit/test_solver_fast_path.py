@@ -208,6 +208,30 @@ def test_s3_what_z3_concludes_from_premises_that_contradict_each_other_settles_n
     assert set(asked.unsettled(every, within)) == every
 
 
+# One rule near its limit is left to a closer question, and the others are not.
+def test_only_what_may_miss_its_outline_is_left_to_a_closer_question() -> None:
+    family = Family(rules=10)
+    rules = rule_set(family)
+    plan = condense(rules, millis_up(DELAY_S), millis_up(HOLD_S))
+    shelf = Shelf()
+    query = Query(shelf, plan, PATIENT)
+    asked = outline.Outline(rules, plan, shelf, query, PATIENT)
+    boxes, every = Boxes(rules, plan), {duty.rule for duty in plan.duties}
+    left: list[int] = []
+    for request in requests(family, 30, seed=5, may_repair=False):
+        assert request.proposal is not None
+        within = boxes.box(observe(rules, request), request.proposal.engineering())
+        asked.stage({})
+        asked.open(within)
+        unsettled = set(asked.unsettled(every, within))
+        query.open(within, {})
+        assert {rule for rule in every if query.one(rule) is Answer.SAT} <= unsettled
+        query.close()
+        left.append(len(unsettled))
+    assert set(left) >= {0, 1}
+    assert max(left) < len(every) / 2
+
+
 # S7: what a plan's preparation says is not trusted either: Z3 takes only outlines that keep their rules.
 def test_s7_an_outline_that_keeps_too_little_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     family = Family(rules=10)
