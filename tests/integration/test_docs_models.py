@@ -45,6 +45,7 @@ def typed(text: str, folder: Path) -> str:
         timeout=60,
     )
     assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+    assert "onnxruntime" not in done.stderr, "a newcomer is not to wonder about the runtime's own words"
     return done.stdout
 
 
