@@ -77,18 +77,20 @@ def _rows(bundle: Bundle, graph: Path, record: list[Run]) -> Rows:
     manifest = bundle.manifest
     tokenizer = Tokenizer(manifest)
     inputs, outputs = len(manifest.inputs), len(manifest.outputs)
-    longest = max(len(run) for run in record) * (inputs + outputs) + 1
+    opening = len(tokenizer.opening)
+    longest = max(len(run) for run in record) * (inputs + outputs) + opening
     pages = -(-longest // manifest.block) + 1
     session = PagedSession(graph, manifest.architecture, pages=pages, block=manifest.block, provider="cpu")
     rows = []
     for run in record:
-        tokens: list[Token] = [tokenizer.begin]
+        tokens: list[Token] = list(tokenizer.opening)
         for measured, in_force in run:
             tokens += tokenizer.observe(tuple(float(text) for text in measured))
             tokens += tokenizer.in_force(tuple(float(text) for text in in_force))
         pool, sequence = BlockPool(pages - 1, manifest.block), Sequence()
         logits = session.run(sequence, tokens, pool.append(sequence, len(tokens)))
-        deciding = inputs + (inputs + outputs) * np.arange(len(run))[:, None] + np.arange(outputs)
+        first = opening - 1 + inputs  # position of what decides the first output
+        deciding = first + (inputs + outputs) * np.arange(len(run))[:, None] + np.arange(outputs)
         rows.append(logits[deciding].astype(np.float64))
     return np.concatenate(rows)
 

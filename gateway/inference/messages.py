@@ -150,7 +150,7 @@ class Statistics(_Message, frozen=True):
     pages_peak: int
     pages_refused: int
     pages_found_again: int  # settled, and held for whoever begins alike
-    pages_pinned: int
+    standing_tokens: int  # that every session begins with, held once
     prefix_lookups: int
     prefix_found: int
     cold_sessions: int

@@ -43,11 +43,6 @@ class PoolLaws(RuleBasedStateMachine):
             stamps = [stamp for name in names for stamp in json.loads(name)]
             self.sequences.append((sequence, dict(enumerate(stamps[: sequence.end]))))
 
-    @rule(which=st.integers(0, 30), held=st.booleans())
-    def pin(self, which: int, held: bool) -> None:  # noqa: FBT001  hypothesis passes by name
-        if which < len(self.named):
-            (self.pool.index.pin if held else self.pool.index.unpin)(self.named[which])
-
     @rule()
     def open(self) -> None:
         if len(self.sequences) < 5:

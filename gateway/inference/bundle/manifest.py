@@ -114,6 +114,7 @@ class Manifest(Described, frozen=True, kw_only=True):
     familiarity: Familiarity | None = None  # None: only the trained ranges are looked at
     backend: BackendName = "paged_graph"
     nearest: bool = False  # a value is the token of its nearest knot: for models that read whole tokens only
+    header: tuple[int, ...] = ()  # tokens that every request has behind its begin token, before any cycle
     made: Made | None = None  # of another bundle
 
 
@@ -129,6 +130,7 @@ class Bundle(OnDisk[Manifest]):
             "backend": self.manifest.backend,
             "quantization": f"{quantization.kind} {quantization.bits} bit",
             "window": f"{window.mode} {window.length} tokens",
+            **({"header": f"{len(self.manifest.header)} tokens"} if self.manifest.header else {}),
         }
 
     @property
@@ -143,8 +145,8 @@ class Bundle(OnDisk[Manifest]):
 
     @property
     def hop_cycles(self) -> int:
-        """Half of the cycles a `hop` window holds with its begin token: after so many it goes on."""
-        return (self.manifest.window.length - 1) // (2 * self.tokens_per_cycle)
+        """Half of the cycles a `hop` window holds behind what stands first: after so many it goes on."""
+        return (self.manifest.window.length - 1 - len(self.manifest.header)) // (2 * self.tokens_per_cycle)
 
     @property
     def history_cycles(self) -> int:
@@ -198,7 +200,9 @@ def _problems(bundle: Bundle) -> Iterator[str]:
     if manifest.backend not in PAGED and window.mode == "swa":
         yield f"backend `{manifest.backend}` knows no band: declare window mode `hop`"
     if bundle.history_cycles < 2:  # noqa: PLR2004 - the last one, and this one
-        yield f"a window of {window.length} tokens does not hold two cycles: train with a longer one"
+        behind = f" behind a header of {len(manifest.header)}" if manifest.header else ""
+        yield f"a window of {window.length} tokens does not hold two cycles{behind}: train with a longer one"
+    yield from _header_problems(manifest)
     if (quantization.kind, quantization.bits) not in STORED:
         known = ", ".join(f"`{kind}` of {bits} bits" for kind, bits in STORED)
         yield (
@@ -208,6 +212,13 @@ def _problems(bundle: Bundle) -> Iterator[str]:
     familiarity = manifest.familiarity
     if familiarity is not None and not familiarity.fits(len(manifest.inputs), len(manifest.outputs)):
         yield "the rows of `familiarity` do not fit the tags: export it again"
+
+
+def _header_problems(manifest: Manifest) -> Iterator[str]:
+    if manifest.header and manifest.window.mode != "hop":
+        yield "a band forgets a header, and then answers change: declare window mode `hop`, or leave it out"
+    if any(not 0 <= token < manifest.architecture.vocabulary for token in manifest.header):
+        yield f"`header` holds tokens outside 0 to {manifest.architecture.vocabulary - 1}: export it again"
 
 
 def _size_problems(manifest: Manifest) -> Iterator[str]:

@@ -65,6 +65,7 @@ class Tokenizer:
         self.outputs = tuple(TagCodec(spec, nearest=manifest.nearest) for spec in manifest.outputs)
         self.output_specs: tuple[OutputSpec, ...] = manifest.outputs
         self.begin = Token(manifest.architecture.begin_token, 0.0)
+        self.opening = (self.begin, *(Token(token, 0.0) for token in manifest.header))  # of every request
 
     def observe(self, values: tuple[float, ...]) -> list[Token]:
         """Tokens of one cycle's inputs."""

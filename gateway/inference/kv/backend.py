@@ -44,7 +44,6 @@ class PoolStatistics:
     free: int
     shared: int  # more than one reader
     found_again: int  # settled, and held for whoever begins alike
-    pinned: int  # of those, never given up
     in_tables: int  # of sequences that are open, each page once
     unfilled_slots: int  # of those pages
     slots_a_page: int
@@ -58,6 +57,7 @@ class PoolStatistics:
     cold: int = 0  # caches whose content stands outside the pool
     offloaded: int = 0
     returned: int = 0
+    standing: int = 0  # tokens that every session begins with, held once
 
     @property
     def internal_fragmentation(self) -> float:

@@ -127,7 +127,6 @@ class BlockPool:
             free=len(self._free),
             shared=sum(count > 1 for count in self._count),
             found_again=len(self.index),
-            pinned=self.index.pinned,
             in_tables=len(unfilled),
             unfilled_slots=sum(unfilled.values()),
             slots_a_page=self.block,

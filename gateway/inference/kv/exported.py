@@ -165,7 +165,6 @@ class Exported(ABC, Generic[H]):
             free=self._pages - pages,
             shared=0,
             found_again=0,
-            pinned=0,
             in_tables=pages,
             unfilled_slots=pages * self._block - sum(used),
             slots_a_page=self._block,

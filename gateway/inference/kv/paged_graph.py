@@ -98,10 +98,6 @@ class Paged:
             held.chain = Chain(self._pool.block, names[taken // self._pool.block - 1], taken)
         return taken
 
-    def pin(self, tokens: Values[Token]) -> None:
-        """Pages that begin like `tokens` never make room, from when they are settled on."""
-        self._pool.index.pin(page_names(self._seed, tokens, self._pool.block))
-
     def settle(self, cache: CacheId, position: int) -> None:
         """See `KvBackend`."""
         held = self._caches[cache]

@@ -81,17 +81,11 @@ class PrefixIndex:
     def __init__(self, recency: Recency[bytes]) -> None:
         self._pages: dict[bytes, int] = {}
         self._names: dict[int, bytes] = {}
-        self._pinned: set[bytes] = set()
         self._recency = recency
         self.lookups = self.found = 0  # pages
 
     def __len__(self) -> int:
         return len(self._pages)
-
-    @property
-    def pinned(self) -> int:
-        """Pages that never make room."""
-        return len(self._pinned & self._pages.keys())
 
     def find(self, names: Values[bytes]) -> list[int]:
         """Pages of the longest run of `names`, from the first on, that is held."""
@@ -114,19 +108,9 @@ class PrefixIndex:
         self._recency.touch(name)
         return True
 
-    def pin(self, names: Values[bytes]) -> None:
-        """Pages of these names stay, now or when they come."""
-        self._pinned.update(names)
-
-    def unpin(self, names: Values[bytes]) -> None:
-        """Pages of these names may make room again."""
-        self._pinned.difference_update(names)
-
     def removable(self, readers: Callable[[int], int]) -> list[int]:
         """Pages nobody else reads, in the order in which they should make room; a tail before its head."""
-        names = [
-            name for name, page in self._pages.items() if name not in self._pinned and readers(page) == 1
-        ]
+        names = [name for name, page in self._pages.items() if readers(page) == 1]
         return [self._pages[name] for name in self._recency.oldest_first(reversed(names))]
 
     def remove(self, page: int) -> None:

@@ -144,14 +144,14 @@ def _backend(bundle: Bundle, provider: Provider, cycles: int) -> KvBackend:
 def _run(bundle: Bundle, backend: KvBackend, run: Run) -> list[list[NDArray[np.float32]]]:
     tokenizer, window, each = Tokenizer(bundle.manifest), bundle.manifest.window, bundle.tokens_per_cycle
     cache, rows, before = backend.open(), [], list[list[Token]]()
-    new: list[Token] = [tokenizer.begin]
+    new: list[Token] = list(tokenizer.opening)
     for measured, in_force in run:
         acted = tokenizer.in_force(tuple(map(float, in_force)))
         seen = tokenizer.observe(tuple(map(float, measured)))
         if window.mode == "hop" and backend.span(cache).end + len(new) + each > window.length:
             backend.close(cache)
             cache = backend.open()
-            new = [tokenizer.begin, *itertools.chain.from_iterable(before[-bundle.hop_cycles :])]
+            new = [*tokenizer.opening, *itertools.chain.from_iterable(before[-bundle.hop_cycles :])]
         row = [backend.forward([(cache, [*new, *seen])])[0]]
         row += [backend.forward([(cache, [token])])[0] for token in acted[:-1]]
         rows.append(row)

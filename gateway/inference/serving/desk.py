@@ -173,7 +173,7 @@ def _statistics(engine: ServingEngine) -> Statistics:
         pages_peak=pool.peak_used,
         pages_refused=pool.refused,
         pages_found_again=pool.found_again,
-        pages_pinned=pool.pinned,
+        standing_tokens=pool.standing,
         prefix_lookups=pool.prefix_lookups,
         prefix_found=pool.prefix_found,
         cold_sessions=pool.cold,

@@ -21,7 +21,7 @@ from gateway.inference.kv.recency import Recency
 from gateway.inference.messages import Answer, Failed, NeedHistory, Propose
 from gateway.inference.serving.backends import make_backend
 from gateway.inference.serving.costs import Costs, TooLateError
-from gateway.inference.serving.job import Session, Writer, chunks
+from gateway.inference.serving.job import PREFILL_CHUNK, Session, Writer, chunks
 from gateway.inference.serving.scheduler import Policy
 from gateway.inference.serving.under_way import UnderWay
 from gateway.inference.serving.work import Hold, Logits, Rows, Want
@@ -103,6 +103,10 @@ class Engine:
     def queued(self) -> int:
         """Requests that are not answered yet."""
         return len(self._jobs) + sum(map(len, self._behind.values()))
+
+    def stand(self) -> None:
+        """Compute what every request begins with; it stays for ever. Raises `InferenceError`."""
+        self._writer.standing.compute(PREFILL_CHUNK)
 
     def propose(self, request: Propose) -> Answer | NeedHistory:
         """The model's register counts for a request, or `NeedHistory` when its last cycle is not held.
@@ -199,7 +203,7 @@ class Engine:
 
     def pool_statistics(self) -> PoolStatistics:
         """The KV pool now."""
-        return self.backend.statistics()
+        return replace(self.backend.statistics(), standing=self._writer.standing.tokens)
 
     @property
     def sessions(self) -> int:

@@ -19,6 +19,7 @@ from gateway.inference.decoding.nbest import MOST_PROPOSALS, Line
 from gateway.inference.kv.backend import CacheId, KvBackend
 from gateway.inference.messages import Answer, Other, Propose
 from gateway.inference.serving.shortlist import Shortlist
+from gateway.inference.serving.standing import Standing
 from gateway.inference.serving.work import Hold, Logits, Row, Rows, Want, Work
 
 _LIST_SHARE = 0.25  # of a request's time must be left for others than the first answer
@@ -78,6 +79,7 @@ class Writer:
         self, bundle: Bundle, tokenizer: Tokenizer, masks: tuple[OutputMask, ...], backend: KvBackend
     ) -> None:
         self._bundle, self._tokenizer, self._masks, self._backend = bundle, tokenizer, masks, backend
+        self.standing = Standing(backend, tokenizer.opening)
         self._shortlist = Shortlist(tokenizer, masks, backend)
         self._hop = bundle.hop_cycles if bundle.manifest.window.mode == "hop" else 0
 
@@ -93,8 +95,8 @@ class Writer:
         return self._tokens(request, cycles)
 
     def _tokens(self, request: Propose, cycles: int) -> list[Token]:
-        """The begin token and the newest finished cycles of a request's history."""
-        tokens = [self._tokenizer.begin]
+        """What every request begins with, and the newest finished cycles of its history."""
+        tokens = list(self._tokenizer.opening)
         history = request.history or ()
         for cycle in history[max(0, len(history) - cycles) :]:
             if cycle.inputs:
@@ -166,13 +168,19 @@ class Writer:
     def _prefill(self, session: Session, request: Propose) -> Generator[Want, Logits]:
         """Fill an empty cache with a request's history."""
         tokens = self.history(request)
-        for start in range(self._backend.adopt(session.cache, tokens), len(tokens), PREFILL_CHUNK):
+        found = self._backend.adopt(session.cache, tokens)
+        if found < self.standing.tokens:
+            self._backend.close(session.cache)
+            session.cache, opening = self.standing.open()
+            found = self.standing.tokens - len(opening)
+        for start in range(found, len(tokens), PREFILL_CHUNK):
             self._forget_unseen(session)
             yield Want(session.cache, tokens[start : start + PREFILL_CHUNK], prefill=True)
         session.base = self._backend.span(session.cache).end
         if self._hop:
             newest = self._tokens(request, request.cycle % self._hop)
-            session.ahead = Ahead(self._backend.open(), newest)
+            cache, opening = self.standing.open()
+            session.ahead = Ahead(cache, opening + newest[len(self._tokenizer.opening) :])
 
     def _open_cycle(self, session: Session, request: Propose) -> list[Token]:
         """Close the cycle before with what was in force; tokens that must come before the measurements."""
@@ -198,7 +206,7 @@ class Writer:
             yield Want(ahead.cache, ahead.tokens[start : start + PREFILL_CHUNK], prefill=True)
         self._backend.close(session.cache)
         session.cache, session.base = ahead.cache, self._backend.span(ahead.cache).end
-        session.ahead = Ahead(self._backend.open(), [self._tokenizer.begin])
+        session.ahead = Ahead(*self.standing.open())
 
     def _decode(
         self, session: Session, tokens: list[Token], reach: list[Spans | None], awaited: Awaited | None

@@ -118,6 +118,7 @@ def make_engine(
             stateless = StatelessEngine(bundle, outputs, provider=size.provider)
             return stateless, lambda: self_test_stateless(stateless, bundle)
         engine = Engine(bundle, outputs, provider=size.provider, pages=size.pages, cold_pages=size.cold_pages)
+        engine.stand()
         return engine, lambda: self_test(engine, bundle)
 
 

@@ -372,7 +372,6 @@ _NO_POOL = PoolStatistics(
     free=0,
     shared=0,
     found_again=0,
-    pinned=0,
     in_tables=0,
     unfilled_slots=0,
     slots_a_page=0,
