@@ -122,7 +122,10 @@ def choices(
 
 
 def _span(values: tuple[Fraction, ...]) -> Ends:
-    return outward(min(values), max(values))
+    if len(values) == 1:
+        return outward(values[0], values[0])
+    ends = [outward(value, value) for value in values]  # whole numbers compare faster
+    return min(low for low, _ in ends), max(high for _, high in ends)
 
 
 def _truths(truths: tuple[bool, bool]) -> Ends:

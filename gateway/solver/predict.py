@@ -59,7 +59,7 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
         msg = "no constraint module is in force, and an empty rule set permits nothing"
         raise UnusableError(msg)
     old = {str(v.tag): _in_force(v, request) for v in rules.actions}
-    ages, bad = _ages(rules, request)
+    ages, oldest, bad = _ages(rules, request)
     skew = _skew(rules, request.inputs, bad)
     measured = {str(v.tag): _known(rules, request, v, ages, skew, bad) for v in rules.measured}
     since = {tag: hull(*values) for tag, values in old.items()}
@@ -84,7 +84,7 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
         past=past,
         quality=quality,
         read={str(v.tag): _both(measured[v.tag], fresh[v.tag]) for v in rules.reported},
-        age=max(ages.values(), default=Fraction(0)),
+        age=oldest,
     )
 
 
@@ -117,8 +117,8 @@ def _in_force(variable: Variable, request: CheckRequest) -> tuple[Fraction, ...]
     return values if len(values) == 1 else tuple(dict.fromkeys(values))
 
 
-def _ages(rules: RuleSet, request: CheckRequest) -> tuple[dict[str, Fraction], frozenset[str]]:
-    """Age of every reading, and the tags that have none to use though the rules go on without."""
+def _ages(rules: RuleSet, request: CheckRequest) -> tuple[dict[str, Fraction], Fraction, frozenset[str]]:
+    """Age of every reading, that of the oldest, and the tags without one though the rules go on without."""
     ages: dict[str, Fraction] = {}
     bad: set[str] = set()
     known: dict[float, Fraction] = {}  # most tags are read together
@@ -134,7 +134,7 @@ def _ages(rules: RuleSet, request: CheckRequest) -> tuple[dict[str, Fraction], f
             if age not in known:
                 known[age] = micros_up(age)
             ages[variable.tag] = known[age]
-    return ages, frozenset(bad)
+    return ages, max(known.values(), default=Fraction(0)), frozenset(bad)
 
 
 def _unusable(rules: RuleSet, variable: Variable, request: CheckRequest) -> str:
