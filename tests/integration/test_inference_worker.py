@@ -1,5 +1,6 @@
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from gateway.core.clock import Deadline, FakeClock, SystemClock
 from gateway.core.decision import Proposal
 from gateway.core.errors import InferenceError, WorkerLostError
 from gateway.core.tag import TagId
+from gateway.inference.client import engine_worker
 from gateway.inference.client.model_engine import ModelEngine
 from tests.unit.inference_demo import BUFFER_TANK, RECKLESS, demo_definitions, in_force, snapshot
 
@@ -134,6 +136,23 @@ async def test_a_model_too_slow_for_its_deadline_is_refused_at_load() -> None:
     engine = ModelEngine(BUFFER_TANK, demo_definitions(), slowest_ms=0.001)
     with pytest.raises(InferenceError, match="use a smaller model"):
         await engine.start()
+
+
+async def test_a_worker_gets_no_more_memory_than_its_model_explains(engine: ModelEngine) -> None:
+    assert engine.pid is not None
+    soft, _ = resource.prlimit(engine.pid, resource.RLIMIT_DATA)
+    assert 2**29 < soft < 4 * 2**30
+
+
+async def test_a_worker_that_ends_while_it_loads_is_told_in_a_sentence_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_worker, "_LOAD_S", 0.001)
+    engine = ModelEngine(BUFFER_TANK, demo_definitions(), "cpu")
+    said = r"gave no answer within 1 ms .*: its graph may not end, .* use a smaller model, or export it"
+    with pytest.raises(InferenceError, match=said):
+        await engine.start()
+    assert engine.pid is None
 
 
 async def test_time_is_the_clock_that_was_given() -> None:
