@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -22,6 +23,10 @@ from gateway.core.ports import InForce
 from gateway.core.restraint import Restraint
 from gateway.core.tag import TagId
 from gateway.solver.check import Checks
+from gateway.solver.compile import compile_module
+from gateway.solver.predict import observe
+from gateway.solver.restrain import resolved, shifts
+from gateway.solver.ruleset import RuleSet
 from gateway.solver.wire import answers, checked, encoder, result
 from tests.unit.solver_demo import (
     BUFFER_TANK,
@@ -34,8 +39,10 @@ from tests.unit.solver_demo import (
     proposal,
     rule_set,
 )
+from tests.unit.solver_small import TAGS, Plant, document, rule, small
 
 Fact = TypeVar("Fact")
+P = TagId("P")
 FULL = Situation(level=3.575, inflow=20.0, pump="54")  # the pump may fall a little, not far
 EMPTY = Situation(level=0.345, inflow=4.0, pump="40")  # it may rise a little
 
@@ -108,6 +115,79 @@ def test_s12_holding_is_not_permitted_so_the_least_change_worth_writing_is_made(
         assert isinstance(found.verdict, Permitted)
         assert pump(found) == Fraction(bad + 5 * step, 10)
         assert "a smaller change is not written" in found.verdict.kept_back
+
+
+def resolutions(rules: RuleSet, in_force: str, wanted: str, least: str) -> list[Fraction]:
+    """Of `p` alone: what a wish becomes, first held, then made large enough."""
+    here = Plant(old={"P": in_force}, new={"P": wanted}).request()
+    assert here.proposal is not None
+    asked = {v.tag: v for v in here.proposal.values}
+    coarsely = Restraint(least_change={P: Fraction(least)})
+    return [found[P].value for found in resolved(rules, observe(rules, here), asked, coarsely)]
+
+
+# Large enough: away from the value in force, on the register's own counts, within the range.
+@pytest.mark.parametrize(
+    ("in_force", "wanted", "least", "found"),
+    [
+        ("40", "40.4", "0.5", ["40", "40.5"]),
+        ("40", "39.6", "0.5", ["40", "39.5"]),
+        ("40", "40.1", "0.25", ["40", "40.3"]),
+        ("40", "39.9", "0.25", ["40", "39.7"]),
+        ("40", "39.9", "3.05", ["40", "36.9"]),
+        ("40", "40", "0.5", ["40"]),
+        ("40", "40.5", "0.5", ["40.5"]),
+        ("99.5", "99.8", "0.5", ["99.5", "100"]),
+        ("99.8", "99.9", "0.5", ["99.8"]),
+        ("0.5", "0.2", "0.5", ["0.5", "0"]),
+        ("0.2", "0.1", "0.5", ["0.2"]),
+    ],
+)
+def test_s12_a_small_change_is_held_or_made_as_large_as_is_worth_writing(
+    in_force: str, wanted: str, least: str, found: list[str]
+) -> None:
+    rules = RuleSet.of([small("l <= 3")], 1)
+    assert resolutions(rules, in_force, wanted, least) == [Fraction(value) for value in found]
+
+
+def test_s12_a_change_that_the_register_cannot_make_large_enough_is_not_made() -> None:
+    limited = {**TAGS, P: replace(TAGS[P], raw_range=(0, 420))}
+    text = json.dumps(document(rule("l <= 3"))).encode()
+    rules = RuleSet.of([compile_module(text, "small.json", limited)], 1)
+    assert resolutions(rules, "41.6", "41.8", "0.3") == [Fraction("41.6"), Fraction("41.9")]
+    assert resolutions(rules, "41.8", "41.9", "0.3") == [Fraction("41.8")]
+
+
+# Left above a proposal: downward with room to spare; left below: upward. Nothing else.
+@pytest.mark.parametrize(
+    ("side", "wanted", "further"),
+    [
+        (1, "39.5", "-8"),
+        (1, "10", "-8"),
+        (-1, "40.5", "8"),
+        (1, "40", None),
+        (1, "40.5", None),
+        (-1, "39.5", None),
+        (0, "10", None),
+    ],
+)
+def test_s12_room_is_asked_for_in_the_direction_of_the_release_and_as_a_share_of_the_range(
+    side: int, wanted: str, further: str | None
+) -> None:
+    rules = RuleSet.of([small("l <= 3", variables={"p": {"range": ["20", "100"]}})], 1)
+    here = Plant(old={"P": "40"}, new={"P": wanted, "H": "1"}).request()
+    assert here.proposal is not None
+    asked = {v.tag: v for v in here.proposal.values}
+    back = Restraint(kept_back={P: side, TagId("H"): -1, TagId("S"): 1}, margin=Fraction(1, 10))
+    found = shifts(rules, observe(rules, here), asked, back)
+    assert found == ({} if further is None else {P: Fraction(further)})
+
+
+def test_s12_what_goes_the_other_way_than_it_was_kept_back_needs_no_room(checks: Checks) -> None:
+    limit = pump(checked_alike(checks, FULL, proposal("45")))
+    here = replace(FULL, pump=str(float(limit) + 0.5))
+    wanted = proposal(str(float(limit) + 1))
+    assert checked_alike(checks, here, wanted, kept(1)).verdict == Permitted(wanted.values)
 
 
 def test_s12_a_repair_writes_no_change_below_the_resolution_limit(checks: Checks) -> None:
