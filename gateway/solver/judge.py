@@ -87,6 +87,11 @@ class _Part:
                 found[rule] = near[1] * (self._unit // duties[near[0]][1].unit)
         return found
 
+    def names(self, rules: Iterable[int]) -> frozenset[str]:
+        """What a few rules are about."""
+        mine = (formula.symbols for rule in rules for _, formula in self._duties.get(rule, ()))
+        return frozenset[str]().union(*mine)
+
     def slacks_of(self, rules: Iterable[int], within: Box) -> dict[int, int]:
         """The same of a few rules, those that have duties here."""
         return {
@@ -200,9 +205,12 @@ class Prepared:
         least = self._fixed.least(within)[0]
         return least is not None and not least[1].holds
 
-    def changed(self, facts: Facts, new: Mapping[TagId, Fraction], before: Box) -> dict[str, tuple[int, int]]:
-        """The premises of another proposal, from those of one before."""
-        return {**before, **self._boxes.box(facts, new, self.changing)}
+    def changed(
+        self, facts: Facts, new: Mapping[TagId, Fraction], before: Box, names: AbstractSet[str] | None = None
+    ) -> dict[str, tuple[int, int]]:
+        """The premises of another proposal, from those of one before; of all symbols, or right for some."""
+        changing = self.changing if names is None else self.changing & names
+        return {**before, **self._boxes.box(facts, new, changing)}
 
     def duties(self, index: int) -> list[Duty]:
         """Everything one rule demands."""

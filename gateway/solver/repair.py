@@ -244,7 +244,7 @@ class _Way:
         ):
             if wanted:
                 new = _further(self.point(index), spare)
-                box = self._prepared.changed(self._facts, new, self._base)
+                box = self._prepared.changed(self._facts, new, self._base, part.names(wanted))
                 found = part.slacks_of(wanted, box)
                 known.update((~rule if spare else rule, slack) for rule, slack in found.items())
         return {rule: known[rule] for rule in rules if rule in known}
