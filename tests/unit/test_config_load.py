@@ -279,3 +279,22 @@ def test_signed_only_needs_a_key_and_keys_are_keys(folder: Path) -> None:
     key = "0123456789abcdef" * 4
     config.write_text(before + f'\n[modules]\nsigned_only = true\ntrusted_keys = ["{key}"]\n')
     assert load(config).modules.trusted_keys == (key,)
+
+
+def test_a_point_may_ask_for_some_proposals_and_no_more_than_eight(folder: Path, edit: Edit) -> None:
+    config = load(folder / "gateway.toml")
+    assert point_settings(config, config.point("buffer-tank")).n_best == 1
+    edit('deadline = "100 ms"', 'deadline = "100 ms"\nn_best = 4')
+    config = load(folder / "gateway.toml")
+    assert point_settings(config, config.point("buffer-tank")).n_best == 4
+
+
+@pytest.mark.parametrize("wanted", ["0", "9", '"many"', "2.5"])
+def test_a_number_of_proposals_that_is_none_is_refused_with_its_line(
+    folder: Path, edit: Edit, wanted: str
+) -> None:
+    edit('deadline = "100 ms"', f'deadline = "100 ms"\nn_best = {wanted}')
+    (problem,) = problems(folder)
+    assert problem.startswith("gateway.toml:")
+    assert "`n_best`: " in problem
+    assert "is not allowed" in problem

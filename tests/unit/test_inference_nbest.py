@@ -58,6 +58,7 @@ def test_others_of_a_switch_are_its_other_values() -> None:
     off, on = _options(mask, _row(0.7, 0.3), 5)
     assert (off.output.raw, on.output.raw) == (0, 1)
     assert [off.share, on.share] == pytest.approx([0.7, 0.3])
+    assert on.output.concentration == pytest.approx(0.3)  # so its confidence is not that of the first
 
 
 def test_what_the_model_hardly_believes_is_no_proposal() -> None:
@@ -295,3 +296,8 @@ def test_a_model_that_is_sure_lists_fewer() -> None:
     engine = Engine(load_bundle(RECKLESS), OUTPUTS, provider="cpu")
     listed = _answer(engine, _asked(MOST_PROPOSALS))
     assert all(LEAST_LISTED <= other.share < LEAST_SHARE for other in listed.others)
+
+
+def test_two_bins_with_one_that_outweighs_both_between_them_are_one_proposal() -> None:
+    others = _options(MASK, _row(0.9, 0.00001, 0.00001, 0.099, 0.00098), 5)[1:]
+    assert [other.output.raw for other in others] == [301]  # and not 300 again, around 20

@@ -185,10 +185,16 @@ class OutputMask:
                 break
             if all(abs(place - other) >= apart for other in places):
                 output = self._around_bin(read, int(place), permitted, answer.masked_out)
-                if all(output.raw != other.output.raw for other in found):
+                if all(self._differ(output, other.output) for other in found):
                     places.append(float(place))
                     found.append(Option(output, float(around[place])))
         return found
+
+    def _differ(self, one: DecodedOutput, other: DecodedOutput) -> bool:
+        """Whether two answers are worth looking at both: bins far apart can share one that outweighs them."""
+        if self._decoding == "most_probable":
+            return one.raw != other.raw
+        return abs(self._place(float(one.value)) - self._place(float(other.value))) >= 1.0
 
     def _around_bin(
         self, read: Distribution, place: int, permitted: Spans | None, masked_out: float
@@ -202,7 +208,7 @@ class OutputMask:
         if permitted is not None:
             raw = self.limits.nearest_of(permitted, wanted)
         value = self.limits.value(raw)
-        return DecodedOutput(raw, value, masked_out, self._near(read.share, float(value)))
+        return DecodedOutput(raw, value, masked_out, self._around(read.share, self._place(float(value))))
 
     def _around(self, share: NDArray[np.float64], place: float) -> float:
         """What an answer at a place among the bins is ranked by."""
