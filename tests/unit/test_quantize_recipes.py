@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -24,9 +25,10 @@ from gateway.inference.quantize.matmul_nbits import in_blocks, keep_in_blocks
 from gateway.inference.quantize.mixed import parts
 from gateway.inference.quantize.passes import apply
 from gateway.inference.quantize.recipes import RECIPES
+from gateway.inference.seal import seal
 from gateway.inference.training.graph import quantize_8bit
 from gateway.inference.training.paired import Length, objective, plant_of
-from tests.unit.inference_demo import BUFFER_TANK
+from tests.unit.inference_demo import BUFFER_TANK, RECKLESS
 from tests.unit.quantize_demo import DEMO, PAGES, SHORT, logits, made, off, session, tokens
 
 SOURCE = load_bundle(BUFFER_TANK)
@@ -257,24 +259,30 @@ def test_a_made_bundle_proposes_nearly_what_its_source_proposes() -> None:
     assert float(second.values["TK1.P101.SP"]) == pytest.approx(float(first.values["TK1.P101.SP"]), abs=1.0)
 
 
-def test_a_damaged_model_misses_every_bar_and_the_loop_shows_it() -> None:
+def test_a_damaged_model_misses_every_bar_and_the_loop_shows_it(tmp_path: Path) -> None:
+    """Weights of a model that wants something else in the place of the twin's own."""
+    damaged = Path(shutil.copytree(DEMO, tmp_path / "damaged"))
+    shutil.copyfile(RECKLESS / "model.onnx", damaged / "model.onnx")
+    seal(damaged)
+    bundle = load_bundle(damaged)
+
+    figures = measure(bundle, SHORT)
+
+    gates, needs_loop = bars(bundle)
+    missed = [sentence.split(" is ")[0] for sentence in figures.failures(gates, needs_loop=needs_loop)]
+    assert sorted(missed) == sorted(gates)
+    assert figures.twin_objective == pytest.approx(measure(SOURCE, SHORT).twin_objective)
+
+
+def test_a_figure_that_is_no_number_misses_its_bar() -> None:
     result = made("int8")
     figures = result.figures
     assert figures is not None
-    bad = Figures(
-        relative_l2=float("nan"),
-        row_p99=0.5,
-        top1_delta=1.0,
-        expected_action_error_of_span=0.2,
-        objective=3.0,
-        twin_objective=2.0,
-        objective_over_twin=1.5,
-    )
+    fields = {name: getattr(figures, name) for name in Figures.__dataclass_fields__}
 
-    missed = bad.failures(result.gates, needs_loop=False)
+    missed = Figures(**fields | {"relative_l2": float("nan")}).failures(result.gates, needs_loop=False)
 
-    assert len(missed) == 4
-    assert all("over" in sentence for sentence in missed)
+    assert missed == ["relative_l2 is nan, over 0.02"]
 
 
 def test_four_bits_are_not_accepted_where_no_closed_loop_can_be_run() -> None:
