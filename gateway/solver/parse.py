@@ -70,10 +70,11 @@ def tokens(text: str) -> list[Token]:
     at = 0
     while (match := _TOKEN.match(text, at)) is not None:
         kind = match.lastgroup
-        start = match.start(kind or 0)
+        assert kind is not None, "each alternative has a name"  # noqa: S101
+        start = match.start(kind)
         if kind == "bad":
             raise ExpressionError(start, f"`{match.group('bad')}` is not part of the language")
-        found.append(Token(cast("Literal['number', 'word', 'op']", kind), match.group(kind or 0), start))
+        found.append(Token(cast("Literal['number', 'word', 'op']", kind), match.group(kind), start))
         at = match.end()
     found.append(Token("end", "end of text", len(text)))
     return found

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from gateway.solver.parse import KEYWORDS, ExpressionError, parse
-from gateway.solver.syntax import For, Member, Number, Ref
+from gateway.solver.syntax import Connective, For, Member, Number, Ref, Truth
 
 
 def refused(text: str) -> tuple[int, str]:
@@ -48,6 +48,23 @@ def test_levels_that_are_closed_again_do_not_add_up() -> None:
     parse(" + ".join(one_after_the_other * 30))
     parse(" and ".join(["not b"] * 100))
     parse("min(" + ", ".join("if b then 1 else 2" for _ in range(60)) + ")")
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False)])
+def test_a_truth_is_what_it_says(text: str, *, value: bool) -> None:
+    assert parse(text) == Truth(0, value=value)
+    assert parse(f"{text} and b") == Connective(
+        len(text) + 1, "and", Truth(0, value=value), Ref(len(text) + 5, "b")
+    )
+
+
+def test_what_is_no_function_is_told_all_there_are() -> None:
+    at, problem = refused("1 < sine(a)")
+    assert at == 4
+    assert problem == (
+        "`sine` is not a function; there are `abs`, `age`, `at_most`, `count`, `exactly`, `good`, `max`, "
+        "`min`, `prev`, `rate`, `sum`, `vote`"
+    )
 
 
 # Nor do they make room: what follows may be as deep as if it stood alone.
