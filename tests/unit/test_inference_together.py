@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -167,19 +168,22 @@ def test_what_cannot_end_in_time_is_refused_before_it_begins() -> None:
     assert all(isinstance(replies[number], Answer) for number in range(3))  # rebuilt for the next decision
 
 
-def test_where_pages_lack_for_all_the_most_urgent_goes_alone() -> None:
-    engine, cycles = Engine(BUNDLE, OUTPUTS, pages=58), _cycles(140)
-    for name in ("a", "b"):
-        engine.submit(len(name), asked(cycles, 10, name, rebuild=True))
-        run(engine)
-    held = {"a": 11, "b": 11}
+def test_where_pages_lack_for_all_the_most_urgent_is_answered_and_the_least_urgent_gives_way() -> None:
+    small, twin, cycles = Engine(BUNDLE, OUTPUTS, pages=40), Engine(BUNDLE, OUTPUTS), _cycles(140)
+    for engine in (small, twin):
+        for name in ("later", "first"):
+            engine.propose(asked(cycles, 10, name, rebuild=True))
+    failed = []
     for at in range(11, 130):
-        for number, name in enumerate(held):
-            engine.submit(number, asked(cycles, at, name))
-        replies = run(engine)
-        for number, name in enumerate(held):
-            if not isinstance(replies[number], Answer):
-                engine.propose(asked(cycles, at, name, rebuild=True))
+        for number, name in enumerate(("later", "first")):
+            request = asked(cycles, at, name)
+            small.submit(number, msgspec.structs.replace(request, urgency=2 if name == "later" else 0))
+        replies = run(small)
+        for number, name in enumerate(("later", "first")):
+            reply = replies[number]
+            failed += [(name, reply.problem)] if isinstance(reply, Failed) else []
+            if not isinstance(reply, Answer):  # moved out for the other one, or given way
+                reply = small.propose(asked(cycles, at, name, rebuild=True))
+            assert raws(reply) == raws(twin.propose(asked(cycles, at, name))), at
 
-    assert engine.pool_statistics().free >= 0
-    assert engine.queued == 0
+    assert failed == [("later", "the KV pool has 0 free pages, 1 are needed")]

@@ -274,9 +274,7 @@ class Engine:
         own_s = self.costs.seconds(chunks(len(self._writer.history(request))) if rebuilt else 0)
         if request.due is not None and (request.aside or not rebuilt):
             rank = request.urgency, request.due
-            ahead_s = self.costs.ahead(
-                [job.left_s for job in self._jobs.values() if (job.urgency, job.due) <= rank]
-            )
+            ahead_s = self.costs.ahead([job.left_s for job in self._jobs.values() if job.rank <= rank])
             self.costs.admit(time.monotonic(), request.due, ahead_s, own_s)
         return own_s
 
@@ -320,11 +318,18 @@ class Engine:
             self._fail(job, str(exc))
 
     def _without_room(self, job: UnderWay, exc: PoolExhaustedError) -> None:
-        """A request without room fails; a list of answers that lacks room for more ends with what it has."""
-        if not isinstance(job.want, Rows):
-            self._fail(job, str(exc))
+        """The least urgent request fails that stands behind one without room and holds some; else that one.
+
+        A list of answers that lacks room for more ends with what it has.
+        """
+        if isinstance(job.want, Rows):
+            self._go_on_with(job, lambda: job.work.throw(exc))
             return
-        self._go_on_with(job, lambda: job.work.throw(exc))
+        behind = (other for other in self._jobs.values() if other.rank > job.rank and self._resident(other))
+        self._fail(max(behind, key=lambda other: other.rank, default=job), str(exc))
+
+    def _resident(self, job: UnderWay) -> bool:
+        return any(map(self.backend.resident, job.session.caches))
 
     def _fail(self, job: UnderWay, problem: str) -> None:
         job.work.close()

@@ -37,6 +37,11 @@ class UnderWay:
         return self.request.due if self.request.due is not None else math.inf
 
     @property
+    def rank(self) -> tuple[int, float]:
+        """Class, then deadline; the first is the most urgent."""
+        return self.urgency, self.due
+
+    @property
     def rows(self) -> tuple[Want, ...]:
         """What it would append in the next forward; nothing while it holds."""
         match self.want:
