@@ -256,3 +256,34 @@ ENDLESS = Bad(
     "gave no answer within .* ms and was killed, while it loaded and tested the model: its graph may not end",
     stateless=True,
 )
+
+
+def blind_between(folder: Path, low: float, high: float) -> Path:
+    """A sound bundle whose answer is no number while the level is between."""
+    sound(folder, stateless=True)
+
+    def blind(graph: onnx.GraphProto) -> None:
+        half, middle = (high - low) / 2, (high + low) / 2
+        constants = {"first": np.array([0], np.int64), "half": half, "middle": middle, "zero": 0.0}
+        graph.initializer.extend(
+            numpy_helper.from_array(
+                value if isinstance(value, np.ndarray) else np.array(value, np.float32), name
+            )
+            for name, value in constants.items()
+        )
+        _through(
+            graph,
+            helper.make_node("Gather", ["x", "first"], ["level"], axis=1),
+            helper.make_node("Sub", ["level", "middle"], ["off"]),
+            helper.make_node("Abs", ["off"], ["away"]),
+            helper.make_node("Sub", ["away", "half"], ["outside"]),
+            helper.make_node("Sqrt", ["outside"], ["root"]),
+            helper.make_node("Mul", ["root", "zero"], ["nothing"]),
+            helper.make_node("Add", ["before", "nothing"], ["after"]),
+        )
+
+    edit(
+        folder, lambda m: m["inputs"][0].update(trained=["0", "3"])
+    )  # then no probe of its self-test is there
+    regraph(folder, blind)
+    return folder
