@@ -30,7 +30,7 @@ from gateway.solver.query import Query
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.shelf import Outlined, Part, Shelf
 from gateway.solver.table import Table
-from gateway.solver.terms import Answer, Bounds, Budget, answer, asked, leaned_on, solver, state
+from gateway.solver.terms import Answer, Bounds, Budget, asked, leaned_on, solver, state
 
 UNIT = 10**6  # symbols of an outline are in units of 1 / `UNIT`: most numbers fit Z3's short ones
 _COARSER = SCALE // UNIT
@@ -157,7 +157,7 @@ class _Prover:
                 self._solver.add(symbol >= self._terms.number(low), symbol <= self._terms.number(high))
             state(self._solver, self._terms.formula(formula))
             state(self._solver, self._terms.opposite(self._exact.kept[rule]))
-            said = answer(self._solver.check())
+            said = asked(self._solver, [])
             return None if said is Answer.UNKNOWN else said is Answer.UNSAT
         finally:
             self._solver.pop()

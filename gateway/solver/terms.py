@@ -35,9 +35,9 @@ class Budget:
 class Answer(enum.Enum):
     """What Z3 says."""
 
-    UNSAT = "unsat"
-    SAT = "sat"
-    UNKNOWN = "unknown"
+    UNSAT = enum.auto()
+    SAT = enum.auto()
+    UNKNOWN = enum.auto()
 
 
 _SAID = {-1: Answer.UNSAT, 0: Answer.UNKNOWN, 1: Answer.SAT}  # `Z3_lbool`
@@ -172,11 +172,6 @@ def solver(context: z3.Context, budget: Budget, *, products: bool = False) -> z3
         )  # the simplex without integer cuts: a fifth of the conflicts on these queries
     made.set("relevancy", 0)
     return made
-
-
-def answer(result: z3.CheckSatResult) -> Answer:
-    """Z3's three answers as ours."""
-    return Answer(str(result))
 
 
 def asked(solver: z3.Solver, literals: Sequence[z3.BoolRef]) -> Answer:

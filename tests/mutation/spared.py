@@ -6,11 +6,13 @@ _NEVER_LEFT_OUT = "every duty is made with all of its parts"
 _THERE_ANYWAY = "both ends of the plan are cuts anyway"
 _A_NAME = "any other word than `safe` and `terminal` means the same"
 _A_BUDGET = "how long one query may take is tuned, not right or wrong"
+_NO_CHANGE = "a change of nothing never comes so far"
+_ONE_SIDE = "a value is rounded towards whatever lies on that side of it"
 _A_SETTING = "either simplex of Z3 gives the same answers, one sooner"
 
 SPARED: dict[str, dict[str, str]] = {
-    "parse": {},
-    "condense": {
+    "solver/parse": {},
+    "solver/condense": {
         "drift: int = -1  # the instant itself [USub -> UAdd]": _NEVER_LEFT_OUT,
         "backup: int = -1  # none [USub -> UAdd]": _NEVER_LEFT_OUT,
         "drift: int = -1  # the instant itself [1 -> 2]": _NEVER_LEFT_OUT,
@@ -19,12 +21,20 @@ SPARED: dict[str, dict[str, str]] = {
         "while at < end: [Lt -> LtE]": _THERE_ANYWAY,
         "return \"rule\" ['rule' -> 'rule~']": _A_NAME,
     },
-    "terms": {
+    "solver/terms": {
         "rlimit: int = 2_000_000 [2000000 -> 2000001]": _A_BUDGET,
-        "timeout_ms: int = 100 [100 -> 101]": _A_BUDGET,
+        "timeout_ms: int | None = 100 [100 -> 101]": _A_BUDGET,
         "def solver(context: z3.Context, budget: Budget, *, products: bool = False) -> z3.Solver: "
         "[False -> True]": _A_SETTING,
         "if not products: [not left out]": _A_SETTING,
         "if not products: [condition turned round]": _A_SETTING,
+    },
+    "solver/restrain": {
+        "step = least if wanted.value > old else -least [Gt -> GtE]": _NO_CHANGE,
+        "found = toward(variable, old + step, old + 2 * step) [2 -> 3]": _ONE_SIDE,
+    },
+    "pipeline/repairs": {
+        "self._kept[value.tag] = (1 if difference > 0 else -1, now) [Gt -> GtE]": _NO_CHANGE,
+        "move = _Move(by > 0, corrected) [Gt -> GtE]": _NO_CHANGE,
     },
 }

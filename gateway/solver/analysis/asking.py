@@ -10,7 +10,7 @@ from fractions import Fraction
 import z3
 
 from gateway.solver.affine import Formula, Quadratic, atoms
-from gateway.solver.terms import Answer, Budget, Terms, answer, fraction, solver
+from gateway.solver.terms import Answer, Budget, Terms, asked, fraction, solver
 
 _LEAST_MS = 1
 
@@ -63,7 +63,7 @@ class Asking:
         if left_ms < _LEAST_MS:
             return Answer.UNKNOWN
         self._solver.set("timeout", min(left_ms, self._allowance.each_ms))
-        return answer(self._solver.check(*(self._names[name] for name in names)))
+        return asked(self._solver, [self._names[name] for name in names])
 
     def possible(self, formula: Formula) -> Answer:
         """Whether a formula can hold besides what is stated; nothing of it stays."""
