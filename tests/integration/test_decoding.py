@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -24,10 +24,12 @@ from gateway.core.ports import Guide
 from gateway.core.spans import Spans
 from gateway.core.tag import TagDefinition, TagId
 from gateway.inference.client.model_engine import ModelEngine
+from gateway.inference.client.served import ServedModel
 from gateway.link.messages import DecisionView
 from tests.integration.house import ROOT, House, tell
-from tests.unit.inference_demo import BUFFER_TANK, RECKLESS, demo_definitions, in_force, snapshot
+from tests.unit.inference_demo import BUFFER_TANK, BUNDLES, RECKLESS, demo_definitions, in_force, snapshot
 from tests.unit.inference_exports import CLASSIFIER, GENAI_LLAMA, OPTIMUM_LLAMA, REGRESSOR
+from tests.unit.test_inference_standing import HEADER, with_header
 
 pytestmark = pytest.mark.integration
 CLOCK = SystemClock()
@@ -37,9 +39,11 @@ MOST = 5
 
 @asynccontextmanager
 async def serving(
-    directory: Path, definitions: Mapping[TagId, TagDefinition] | None = None
+    directory: Path,
+    definitions: Mapping[TagId, TagDefinition] | None = None,
+    on_lost: Callable[[], None] | None = None,
 ) -> AsyncIterator[ModelEngine]:
-    engine = ModelEngine(directory, definitions or demo_definitions(), "cpu")
+    engine = ModelEngine(directory, definitions or demo_definitions(), "cpu", on_lost=on_lost)
     await engine.start()
     try:
         yield engine
@@ -148,6 +152,58 @@ async def test_a_stateless_model_whose_guidance_does_not_come_answers_in_time() 
     assert late.decoding is not None
     assert late.decoding.guided is False
     assert "too late" in late.decoding.because
+
+
+@pytest.mark.parametrize("source", [BUNDLES / "buffer-tank-hop", OPTIMUM_LLAMA], ids=lambda path: path.name)
+async def test_a_worker_is_ready_with_its_bundles_header_and_so_is_its_replacement(
+    source: Path, tmp_path: Path
+) -> None:
+    bundle, lost = with_header(source, tmp_path / "own"), asyncio.Event()
+    async with serving(bundle.directory, on_lost=lost.set) as engine:
+        for number in (1, 2):
+            worker = (await engine.refresh()).worker
+            assert worker is not None
+            assert worker.standing_tokens == 1 + len(HEADER)
+            await propose(engine, number, f"new {number}")
+            assert engine.statistics().reused_tokens >= 1 + len(HEADER)
+            assert engine.pid is not None
+            os.kill(engine.pid, signal.SIGKILL)
+            async with asyncio.timeout(10):
+                await lost.wait()
+            lost.clear()
+            await engine.wait_ready(10.0)
+    assert engine.describe()["header"] == f"{len(HEADER)} tokens"
+
+
+async def test_a_successor_with_another_header_answers_as_if_it_had_always_served(tmp_path: Path) -> None:
+    """Nothing computed behind one header is used behind another."""
+    folders = [
+        with_header(BUNDLES / "buffer-tank-hop", tmp_path / name, header).directory
+        for name, header in (("one", HEADER), ("two", HEADER[::-1]))
+    ]
+
+    async def agreed(_fresh: ModelEngine) -> None:
+        """Nobody minds."""
+
+    def made(folder: Path, on_lost: Callable[[], None]) -> ModelEngine:
+        return ModelEngine(folder, demo_definitions(), "cpu", on_lost=on_lost)
+
+    served = ServedModel("tank", [folders[0]], made)
+    await served.start()
+    try:
+        async with serving(folders[1]) as twin:
+            for at in range(20):
+                await propose(served.engine, at, "a", most=MOST)
+                expected = await propose(twin, at, "a", most=MOST)
+            await served.take(folders[1], agreed)
+            expected = await propose(twin, 20, "a", most=MOST)
+            assert blocks(await propose(served.engine, 20, "a", most=MOST)) == blocks(expected)
+            worker = (await served.engine.refresh()).worker
+        assert worker is not None
+        assert worker.standing_tokens == 1 + len(HEADER)
+        assert worker.warmed >= 1
+    finally:
+        await served.aclose()
 
 
 @pytest.mark.timeout(240)
