@@ -76,6 +76,7 @@ async def _start(house: House, stack: contextlib.AsyncExitStack) -> None:
     stack.push_async_callback(house.pool.aclose)
     for engine in house.engines.values():
         stack.push_async_callback(engine.aclose)
+    await asyncio.gather(*(engine.warm() for engine in house.engines.values()))  # where records came late
     await house.models.tell_passed_over()
     config.gateway.constraints_dir.mkdir(parents=True, exist_ok=True)
     await house.registry.start(await house.watcher.first())

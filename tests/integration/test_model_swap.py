@@ -326,13 +326,23 @@ async def test_only_losses_of_the_engine_in_service_are_told(second: Path) -> No
         await served.aclose()
 
 
-async def test_histories_from_before_the_start_are_warm_when_it_is_ready(served: ServedModel) -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["while it loads", "when it has loaded"])
+async def test_histories_from_before_the_start_are_warm_when_it_is_ready(
+    served: ServedModel, *, late: bool
+) -> None:
     for at in range(20):
         await _propose(served, float(at), 40.0 + at / 2)
     again = ServedModel("buffer-tank", [BUFFER_TANK], _make)
-    again.recall(served.engine.pasts())
+    if not late:
+        again.recall(served.engine.pasts())
     await again.start()
     try:
+        if late:
+            again.recall(served.engine.pasts())
+        await again.warm()
+        counted = (await again.engine.refresh()).worker
+        assert counted is not None
+        assert counted.warmed == 1
         ours, theirs = await _propose(again, 20.0, 51.0), await _propose(served, 20.0, 51.0)
         assert _alike(ours, theirs)
         assert again.statistics().histories_sent == 0

@@ -7,6 +7,7 @@ has passed its self-test and holds every point's history; requests under way end
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,6 +113,14 @@ class ServedModel:
                 self.recall(pasts)
             else:
                 return
+
+    async def warm(self) -> None:
+        """Let the worker compute what it lacks of the histories: those that came when it was all but ready.
+
+        Bounded in number and time.
+        """
+        with contextlib.suppress(WorkerLostError):  # the one that replaces it is warmed as it gets ready
+            await self.engine.warm()
 
     async def aclose(self) -> None:
         """End every worker; bounded by a few seconds."""
