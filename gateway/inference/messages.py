@@ -39,13 +39,18 @@ class Load(_Message, frozen=True):
 
 
 class Propose(_Message, frozen=True):
-    """Ask for a decision. `in_force` ends the last cycle; `history` is sent when the worker may lack it."""
+    """Ask for a decision. `in_force` ends the last cycle; `history` is sent when the worker may lack it.
+
+    `missed` are the finished cycles from the newest that was answered on, where that is not the last one: a
+    worker that holds it goes on from there.
+    """
 
     session: str
     cycle: int
     inputs: tuple[str, ...]
     in_force: tuple[str, ...]
     history: tuple[Cycle, ...] | None = None
+    missed: tuple[Cycle, ...] = ()
     aside: bool = False  # answered from a copy of the session, which stays as it was
     urgency: int = 1  # the class of the request: 0, 1 or 2, first to last
     due: float | None = None  # monotonic seconds of this machine; None: no matter when

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -18,28 +17,21 @@ from gateway.core.ports import Guide
 from gateway.core.tag import TagDefinition, TagId
 from gateway.core.tagstore import Snapshot
 from gateway.inference.bundle.any_bundle import check_any_tags, load_any
+from gateway.inference.client.asking import Asking
 from gateway.inference.client.cadence import Step
 from gateway.inference.client.counters import EngineStatistics, shown_costs, shown_facts
 from gateway.inference.client.engine_worker import EngineWorker
-from gateway.inference.client.guiding import Guiding, proposal_of
+from gateway.inference.client.guiding import proposal_of
 from gateway.inference.client.past import Moment
 from gateway.inference.client.point_proposer import PointProposer
-from gateway.inference.client.point_state import PointState, request_of
+from gateway.inference.client.point_state import Held, PointState, request_of
 from gateway.inference.client.values import in_force_text, input_text, limits_of
 from gateway.inference.messages import (
     Answer,
-    Cycle,
-    Failed,
-    NeedHistory,
     Propose,
     Report,
     Statistics,
-    decode_reply,
 )
-
-_HUNG_S = 1.0  # nobody was answered for so long: killed and replaced
-_MOST_IN_FLIGHT = 64
-_TOO_LATE = "the model gave no answer until the deadline"
 
 
 class ModelEngine:
@@ -83,13 +75,10 @@ class ModelEngine:
             on_lost=on_lost,
         )
         self._warming: dict[str, Step] = {}
-        self._ending: set[asyncio.Task[None]] = set()
-        self._asked_now = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._asking = Asking(self._worker, self._outputs, self._clock)
         self._points: dict[str, PointState] = {}
         self._answer: Answer | None = None
-        self._proposals = self._failed = self._histories = self._clamped = 0
+        self._proposals = self._failed = self._clamped = 0
 
     @property
     def pid(self) -> int | None:
@@ -111,10 +100,7 @@ class ModelEngine:
 
     async def aclose(self) -> None:
         """End requests and worker; bounded by a second."""
-        for task in tuple(self._ending):
-            task.cancel()
-        if self._ending:
-            await asyncio.wait(tuple(self._ending))
+        await self._asking.aclose()
         await self._worker.aclose()
 
     async def wait_ready(self, timeout_s: float) -> None:
@@ -162,10 +148,8 @@ class ModelEngine:
         """Like `propose_for`, for inputs that are not the plant's own (what-if): history stays as it is."""
         state = self._points.setdefault(point, PointState(self.bundle))
         step = state.cadence.copy().place(snapshot.taken_at, *self._texts(snapshot, previous))
-        beside = PointState(self.bundle)
-        beside.held_by = None if step.rewritten else state.held_by
         request = request_of(point, step, urgency, aside=True, most=most)
-        return await self._proposed(request, beside, step, deadline, guide)
+        return await self._proposed(request, state.beside(self.bundle, step), step, deadline, guide)
 
     def _texts(
         self, snapshot: Snapshot, previous: Mapping[TagId, Fraction]
@@ -176,17 +160,11 @@ class ModelEngine:
     async def _proposed(
         self, request: Propose, state: PointState, step: Step, deadline: Deadline, guide: Guide | None
     ) -> Proposal:
-        self._asked_now += 1
-        self._idle.clear()
         try:
-            answer = self._answer = await self._in_turn(request, state, step.history, deadline, guide)
+            answer = self._answer = await self._asking.answer(request, state, step, deadline, guide)
         except BaseException:  # also where the requester leaves
             self._failed += 1
             raise
-        finally:
-            self._asked_now -= 1
-            if not self._asked_now:
-                self._idle.set()
         self._proposals += 1
         self._clamped += answer.clamped
         return proposal_of(answer, self._outputs, self._by, self.bundle.digest, guide)
@@ -214,7 +192,7 @@ class ModelEngine:
                     state.place(moment.at, moment.snapshot, moment.previous, texts)
                 yield
             if state.cadence.under_way != before:
-                state.held_by = None
+                state.held = None
 
     async def warm(self) -> int:
         """Let the worker compute the histories it lacks; how many it lacks then. Bounded in number and time.
@@ -236,13 +214,13 @@ class ModelEngine:
             if state.ready_cycle == step.cycle:
                 request = request_of(name, step, state.urgency, aside=False)
                 self._worker.post(msgspec.structs.replace(request, warm=True))
-                state.held_by = self._worker.number
+                state.held = Held(self._worker.number, step.cycle)
 
     async def drained(self, timeout_s: float) -> None:
         """Return when nobody waits for an answer any more, or time is up."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self._idle.wait()
+                await self._asking.idle()
 
     def _to_warm(self, *, lacking_only: bool = False) -> list[Propose]:
         """What a new worker should hold: every point's history, the urgent points' first."""
@@ -267,7 +245,7 @@ class ModelEngine:
             state, step = self._points[name], self._warming.get(name)
             state.ready_cycle = step.cycle if step is not None else None
             if step is not None and state.cadence.under_way == step:
-                state.held_by = self._worker.number
+                state.held = Held(self._worker.number, step.cycle)
 
     def describe(self) -> dict[str, str]:
         """The truth about the engine, for status and records."""
@@ -300,7 +278,7 @@ class ModelEngine:
             proposals=self._proposals,
             failed=self._failed,
             lost=self._worker.lost,
-            histories_sent=self._histories,
+            histories_sent=self._asking.histories,
             clamped=self._clamped,
             masked_out=max(answer.masked_out, default=0.0) if answer is not None else 0.0,
             engine_ms=answer.engine_ms if answer is not None else 0.0,
@@ -308,91 +286,3 @@ class ModelEngine:
             computed_tokens=answer.computed_tokens if answer is not None else 0,
             worker=worker,
         )
-
-    async def _in_turn(
-        self,
-        request: Propose,
-        state: PointState,
-        history: tuple[Cycle, ...],
-        deadline: Deadline,
-        guide: Guide | None,
-    ) -> Answer:
-        """One answer; the history goes along when this worker does not hold it.
-
-        Where no request of the point is before, the request leaves before this first waits.
-        """
-        try:
-            async with asyncio.timeout(deadline.remaining(self._clock)):
-                await state.turn.acquire()
-        except TimeoutError as exc:
-            raise InferenceError(_TOO_LATE) from exc
-        asked: tuple[int, asyncio.Future[bytes]] | None = None
-        number = self._worker.number
-        guiding = Guiding(guide, self._outputs, self._worker.guide)
-        try:
-            self._admit(state, deadline)
-            due = (now := time.monotonic()) + deadline.remaining(self._clock)
-            request = msgspec.structs.replace(request, due=due, guided_until=guiding.until(now, due))
-            send_history = state.held_by != number
-            state.held_by = None
-            for _ in range(2):
-                if send_history:
-                    self._histories += 1
-                    request = msgspec.structs.replace(request, history=history)
-                asked = self._worker.post(request)
-                guiding.belongs_to(asked[0])
-                await asyncio.wait({asked[1]}, timeout=deadline.remaining(self._clock))
-                if not asked[1].done() or deadline.passed(self._clock):
-                    raise InferenceError(_TOO_LATE)
-                reply = decode_reply(asked[1].result())
-                if isinstance(reply, Answer):
-                    return reply
-                if not isinstance(reply, NeedHistory):
-                    break
-                send_history = True
-        finally:
-            guiding.close()
-            self._leave(asked, state, number)
-        message = reply.problem if isinstance(reply, Failed) else f"unexpected answer {type(reply).__name__}"
-        raise InferenceError(message)
-
-    def _leave(self, asked: tuple[int, asyncio.Future[bytes]] | None, state: PointState, number: int) -> None:
-        """Let the point's next one have its turn; first the worker ends what nobody waits for any more."""
-        if asked is None:
-            state.turn.release()
-        elif asked[1].done():
-            state.note(asked[1], number)
-            state.turn.release()
-        else:
-            self._worker.cancel(asked[0])
-            ending = asyncio.create_task(self._ended(asked[1], state, number), name=f"late-{self._by}")
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
-
-    async def _ended(self, asked: asyncio.Future[bytes], state: PointState, number: int) -> None:
-        """What a late answer leaves in the worker counts; only a worker that answers nobody is replaced."""
-        try:
-            while not asked.done():
-                await asyncio.wait({asked}, timeout=_HUNG_S)
-                if not asked.done() and self._worker.silent_s() >= _HUNG_S:
-                    self._worker.kill()
-            state.note(asked, number)
-        finally:
-            state.turn.release()
-
-    def _admit(self, state: PointState, deadline: Deadline) -> None:
-        """Refuse what finds no place, or too little time for itself alone; the worker is not disturbed.
-
-        What stands before it, only the worker knows. A session that has to be rebuilt is always let in: its
-        answer may come too late for this decision, but the next one needs the pages it leaves.
-        """
-        if self._worker.in_flight >= _MOST_IN_FLIGHT:
-            message = f"{_MOST_IN_FLIGHT} requests are with the model already"
-            raise InferenceError(message)
-        if self._worker.report is None or state.held_by != self._worker.number:
-            return
-        needed_s = self._worker.report.decision_ms / 1e3
-        remaining_s = deadline.remaining(self._clock)
-        if remaining_s < needed_s:
-            message = f"{remaining_s * 1e3:.1f} ms are left and an answer takes about {needed_s * 1e3:.1f} ms"
-            raise InferenceError(message)

@@ -225,12 +225,12 @@ class Engine:
         while behind and session not in self._at_work:
             number, request = behind.popleft()
             held = self._sessions.get(session)
-            if request.history is None and (held is None or request.cycle - held.cycle not in (0, 1)):
+            if request.history is None and (held is None or not held.leads_to(request)):
                 self._awaited.pop(number, None)
                 self._finished.append((number, NeedHistory()))
                 continue
             try:
-                own_s = self._admitted(request)
+                own_s = self._admitted(request, held)
                 if request.history is None and held is not None:
                     self._restore(session)
             except (TooLateError, PoolExhaustedError) as exc:
@@ -262,7 +262,7 @@ class Engine:
         self._jobs[number] = job
         self._advance(job, None)
 
-    def _admitted(self, request: Propose) -> float:
+    def _admitted(self, request: Propose, held: Session | None) -> float:
         """Seconds a request will take; raises `TooLateError` where it cannot end in time.
 
         A session that has to be rebuilt is always let in: its answer may come too late for this decision,
@@ -271,7 +271,7 @@ class Engine:
         if self.costs is None:
             return 0.0
         rebuilt = request.history is not None
-        own_s = self.costs.seconds(chunks(len(self._writer.history(request))) if rebuilt else 0)
+        own_s = self.costs.seconds(chunks(self._writer.before(request, held)))
         if request.due is not None and (request.aside or not rebuilt):
             rank = request.urgency, request.due
             ahead_s = self.costs.ahead([job.left_s for job in self._jobs.values() if job.rank <= rank])

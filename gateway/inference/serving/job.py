@@ -17,7 +17,7 @@ from gateway.inference.decoding.decode import OutputMask
 from gateway.inference.decoding.guided import Awaited
 from gateway.inference.decoding.nbest import MOST_PROPOSALS, Line
 from gateway.inference.kv.backend import CacheId, KvBackend
-from gateway.inference.messages import Answer, Other, Propose
+from gateway.inference.messages import Answer, Cycle, Other, Propose
 from gateway.inference.serving.shortlist import Shortlist
 from gateway.inference.serving.standing import Standing
 from gateway.inference.serving.work import Hold, Logits, Row, Rows, Want, Work
@@ -47,11 +47,22 @@ class Session:
     seen: tuple[float, ...] | None = None  # measurements of cycle `cycle`
     before: tuple[float, ...] | None = None  # and of the one before it
 
+    def leads_to(self, request: Propose) -> bool:
+        """Whether a request goes on from the cycle that is held, with what it says was missed."""
+        return 0 <= request.cycle - self.cycle <= max(1, len(request.missed))
+
+    def missed(self, request: Propose) -> tuple[Cycle, ...]:
+        """The finished cycles that are not whole here; none where the request closes the last one itself."""
+        behind = request.cycle - self.cycle
+        return request.missed[-behind:] if behind > 1 else ()
+
     def seen_before(self, request: Propose) -> tuple[float, ...] | None:
         """Measurements one cycle before the request's, where they are known."""
         if request.history is not None:
             newest = request.history[-1].inputs if request.history else ()
             return _numbers(newest) if newest else None
+        if missed := self.missed(request):
+            return _numbers(missed[-1].inputs)
         return self.seen if request.cycle == self.cycle + 1 else self.before
 
     @property
@@ -94,15 +105,23 @@ class Writer:
             cycles = request.cycle % self._hop + (self._hop if request.cycle >= self._hop else 0)
         return self._tokens(request, cycles)
 
+    def before(self, request: Propose, held: Session | None) -> int:
+        """Tokens that have to be computed before a request's own, most of them at the worst."""
+        if request.history is not None:
+            return len(self.history(request))
+        return len(held.missed(request)) * self._bundle.tokens_per_cycle if held is not None else 0
+
     def _tokens(self, request: Propose, cycles: int) -> list[Token]:
         """What every request begins with, and the newest finished cycles of its history."""
         tokens = list(self._tokenizer.opening)
         history = request.history or ()
         for cycle in history[max(0, len(history) - cycles) :]:
-            if cycle.inputs:
-                tokens += self._tokenizer.observe(_numbers(cycle.inputs))
-            tokens += self._tokenizer.in_force(_numbers(cycle.in_force))
+            tokens += self._cycle(cycle)
         return tokens
+
+    def _cycle(self, cycle: Cycle) -> list[Token]:
+        inputs = self._tokenizer.observe(_numbers(cycle.inputs)) if cycle.inputs else []
+        return inputs + self._tokenizer.in_force(_numbers(cycle.in_force))
 
     def idle(self, session: Session) -> Want | None:
         """A chunk of what the session will need later, for when there is nothing else to do."""
@@ -120,10 +139,12 @@ class Writer:
         began, arrived = time.perf_counter(), time.monotonic()
         if request.history is not None:
             yield from self._prefill(session, request)
+        elif session.missed(request):
+            yield from self._caught_up(session, request)
         following = request.history is None and request.cycle == session.cycle + 1
         pending = self._open_cycle(session, request) if following else []
         if following and self._hop:
-            yield from self._hopped(session, request)
+            yield from self._hopped(session, request.cycle)
             pending = pending if request.cycle % self._hop else []
         if not following:
             self._backend.truncate(session.cache, session.base)
@@ -197,10 +218,26 @@ class Writer:
         self._backend.truncate(session.cache, keep)
         return actual[same:]
 
-    def _hopped(self, session: Session, request: Propose) -> Generator[Want, Logits]:
+    def _caught_up(self, session: Session, request: Propose) -> Generator[Want, Logits]:
+        """Append the cycles that were missed; the one that was answered on, too, as it ended."""
+        self._backend.truncate(session.cache, session.base)
+        missed, pending = session.missed(request), list[Token]()
+        for at, cycle in enumerate(missed, request.cycle - len(missed) + 1):
+            tokens = self._cycle(cycle)
+            pending += tokens
+            if session.ahead is not None:
+                session.ahead.tokens += tokens
+                yield from self._hopped(session, at)
+                pending = pending if at % self._hop else []
+        for start in range(0, len(pending), PREFILL_CHUNK):
+            self._forget_unseen(session)
+            yield Want(session.cache, pending[start : start + PREFILL_CHUNK], prefill=True)
+        session.base = self._backend.span(session.cache).end
+
+    def _hopped(self, session: Session, cycle: int) -> Generator[Want, Logits]:
         """Go on from the newest half where the window is full; most of it is computed already."""
         ahead = session.ahead
-        if ahead is None or request.cycle % self._hop:
+        if ahead is None or cycle % self._hop:
             return
         for start in range(0, len(ahead.tokens), PREFILL_CHUNK):
             yield Want(ahead.cache, ahead.tokens[start : start + PREFILL_CHUNK], prefill=True)
