@@ -134,7 +134,11 @@ class Operator:
         """`model.list`, and the `model` verbs that answer with the new list."""
 
         def shown(models: list[ModelState]) -> None:
-            show.console().print(show.model_table(models, time.time_ns()))
+            out = show.console()
+            out.print(show.model_table(models, time.time_ns()))
+            for model in models:
+                if model.last_refusal:
+                    out.print(f"{model.id} refused {model.last_refusal}", soft_wrap=True, markup=False)
 
         return self.answer(verb, args, list[ModelState], shown, deadline_ms=deadline_ms)
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.cli.words import engine_sentence
@@ -63,6 +64,15 @@ async def test_why_a_bundle_was_passed_over_is_told(tmp_path: Path) -> None:
         told = await o3ctl("model", "list", "--socket", socket)
 
     assert "is gone" in " ".join(told.output.split())
+
+
+async def test_why_the_newest_bundle_was_refused_is_told(tmp_path: Path) -> None:
+    async with running(tmp_path) as (gateway, socket):
+        why = "`third`: model.onnx was cut short, copy the bundle again"
+        gateway.results["model.list"] = [msgspec.structs.replace(MODEL, last_refusal=why)]
+        told = await o3ctl("model", "list", "--socket", socket)
+
+    assert f"buffer-tank refused {why}" in told.output
 
 
 def test_status_says_which_folder_serves_and_what_a_rollback_goes_to() -> None:
