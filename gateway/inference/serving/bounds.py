@@ -13,6 +13,7 @@ from gateway.inference.bundle.manifest import Bundle
 
 _FREE_BYTES = 1 << 30  # for interpreter, runtime, and what a forward works with
 _COPIES = 8  # of the weights, while they are read, fused and packed
+_POOLS = 4  # of keys and values, while the start looks whether they are written in place
 
 
 def bound_memory(bundle: AnyBundle, pages: int) -> None:
@@ -23,7 +24,7 @@ def bound_memory(bundle: AnyBundle, pages: int) -> None:
     files = sum(spec.bytes for spec in bundle.manifest.files.values())
     pool = predicted(bundle, pages).pool if isinstance(bundle, Bundle) else 0
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    most = _held() + min(_FREE_BYTES + _COPIES * files + pool, machine // 2)
+    most = _held() + min(_FREE_BYTES + _COPIES * files + _POOLS * pool, machine // 2)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY:
         most = min(most, hard)
