@@ -125,8 +125,16 @@ class PoolLaws(RuleBasedStateMachine):
         assert report.peak_used >= PAGES - report.free
         open_ones = self.pool.statistics(sequence for sequence, _ in self.sequences)
         used = {page for sequence, _ in self.sequences for page in sequence.pages}
+        read = {
+            sequence.pages[at // BLOCK] * BLOCK + at % BLOCK
+            for sequence, _ in self.sequences
+            for at in range(sequence.end - sequence.first)
+        }
         assert open_ones.in_tables == len(used)
-        assert 0.0 <= open_ones.internal_fragmentation < 1.0
+        assert open_ones.unfilled_slots == len(used) * BLOCK - len(read)
+        assert open_ones.internal_fragmentation == pytest.approx(
+            1 - len(read) / (len(used) * BLOCK) if used else 0.0
+        )
 
 
 TestPoolLaws = PoolLaws.TestCase

@@ -119,9 +119,10 @@ class BlockPool:
         """A frozen report; `sequences` are those that are open."""
         unfilled: dict[int, int] = {}  # slots without a token, by page
         for sequence in sequences:
-            unfilled |= dict.fromkeys(sequence.pages, 0)
             if sequence.pages:
-                unfilled[sequence.pages[-1]] = -(sequence.end - sequence.first) % self.block
+                last, rest = sequence.pages[-1], -(sequence.end - sequence.first) % self.block
+                rest = min(rest, unfilled.get(last, rest))  # whoever reads most of a page fills it
+                unfilled |= dict.fromkeys(sequence.pages, 0) | {last: rest}
         return PoolStatistics(
             pages=len(self._count),
             free=len(self._free),
