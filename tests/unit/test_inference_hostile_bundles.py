@@ -154,6 +154,19 @@ def test_a_size_that_no_model_has(copied: Callable[[Path], Path], name: str, siz
     refused(_edit(copied(BUFFER_TANK), change), rf"`{name}` is -?\d+.*, of a model it is \d+ to \d+: export")
 
 
+def test_more_tags_than_any_plant_has_are_looked_through_once(copied: Callable[[Path], Path]) -> None:
+    tags = [f"T{number}" for number in range(40_000)]
+    columns = [{"tag": tag, "unit": "", "trained": ["0", "1"]} for tag in tags]
+    folder = copied(REGRESSOR)
+    manifest = json.loads((folder / "bundle.json").read_text()) | {"inputs": columns}
+    manifest["tensors"][0]["tags"] = tags
+    (folder / "bundle.json").write_text(json.dumps(manifest, separators=(",", ":")))
+    began = time.monotonic()
+    with pytest.raises(InferenceError, match="tag `T0` is not configured"):
+        ModelEngine(folder, demo_definitions())
+    assert time.monotonic() - began < _SOON_S
+
+
 def test_a_past_that_nobody_keeps(copied: Callable[[Path], Path]) -> None:
     folder = _edit(copied(REGRESSOR), lambda m: m["tensors"][0].update(steps=10**9))
     refused(folder, "holds 1000000000 steps, at most 1024: read fewer")

@@ -167,13 +167,14 @@ def _problems(manifest: StatelessManifest) -> Iterator[str]:
 def _tensor_problems(manifest: StatelessManifest) -> Iterator[str]:
     if twice := _twice([tensor.name for tensor in manifest.tensors]):
         yield f"tensor `{twice}` is named twice: name each input of the graph once"
+    known = set(manifest.tags)
     for tensor in manifest.tensors:
         if not tensor.tags or tensor.steps < 1:
             yield f"tensor `{tensor.name}` holds nothing: name its tags, and 1 step or more"
         if tensor.steps > _MOST_STEPS:
             yield f"tensor `{tensor.name}` holds {tensor.steps} steps, at most {_MOST_STEPS}: read fewer"
         for tag in tensor.tags:
-            if tag not in manifest.tags:
+            if tag not in known:
                 yield f"tensor `{tensor.name}` holds `{tag}`, which is no input and no output: add it to one"
     held = {tag for tensor in manifest.tensors for tag in tensor.tags}
     for spec in manifest.inputs:
@@ -202,4 +203,9 @@ def _output_problems(output: StatelessOutput) -> Iterator[str]:
 
 def _twice(names: tuple[str, ...] | list[str]) -> str:
     """The first name that is there again; empty where there is none."""
-    return next((name for at, name in enumerate(names) if name in names[:at]), "")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return ""
