@@ -1,4 +1,7 @@
-"""Mistakes in parser, condenser and encoder are noticed by their tests: a few in every run, all by night."""
+"""Mistakes in parser, condenser, encoder and what keeps outputs still (S12) are noticed by their tests.
+
+A few in every run, all by night.
+"""
 
 from __future__ import annotations
 
@@ -21,28 +24,34 @@ UNIT, PROPERTY, INTEGRATION = (
     "tests/integration/test_solver_",
 )
 TESTS = {
-    "parse": (f"{UNIT}parsing.py", f"{UNIT}language.py", f"{UNIT}typing.py"),
-    "condense": tuple(f"{UNIT}{n}.py" for n in ("plan", "course", "rules", "states", "shelf", "check")),
-    "terms": (
+    "solver/parse": (f"{UNIT}parsing.py", f"{UNIT}language.py", f"{UNIT}typing.py"),
+    "solver/condense": tuple(
+        f"{UNIT}{n}.py" for n in ("plan", "course", "rules", "states", "shelf", "check")
+    ),
+    "solver/terms": (
         f"{UNIT}terms.py",
         f"{UNIT}language.py",
         f"{PROPERTY}hull.py",
         f"{UNIT}plan.py",
         f"{INTEGRATION}pool_bounds.py",
     ),
+    "solver/restrain": (f"{UNIT}restrain.py", f"{UNIT}repair.py"),
+    "pipeline/repairs": tuple(
+        f"tests/unit/test_pipeline_{n}.py" for n in ("repairs", "restraint", "shortlist")
+    ),
 }
 # One of each kind that a proof would suffer from most.
 TELLING = {
-    "parse": ('if word == "or" else self._negated()', 'if self._is("implies")'),
-    "condense": ("return not old and time >= delay", "if segment.mixed"),
-    "terms": ("Z3_mk_lt if strict", "if low == high"),
+    "solver/parse": ('if word == "or" else self._negated()', 'if self._is("implies")'),
+    "solver/condense": ("return not old and time >= delay", "if segment.mixed"),
+    "solver/terms": ("Z3_mk_lt if strict", "if low == high"),
 }
 
 
 def tried(file: str, tests: tuple[str, ...], *only: str) -> dict[str, Any]:
     """What `python -m tests.mutation` says."""
     named = [part for words in only for part in ("--only", words)]
-    command = [sys.executable, "-m", "tests.mutation", f"gateway/solver/{file}.py", *tests, *named]
+    command = [sys.executable, "-m", "tests.mutation", f"gateway/{file}.py", *tests, *named]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # ours
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -70,7 +79,7 @@ def test_the_mutator_makes_every_kind_of_mistake_and_each_is_another_program() -
 
 
 @pytest.mark.integration  # only for its length
-@pytest.mark.parametrize("file", TESTS)
+@pytest.mark.parametrize("file", TELLING)
 def test_the_mistakes_that_a_proof_would_suffer_from_most_are_noticed(file: str) -> None:
     found = tried(file, TESTS[file], *TELLING[file])
 
