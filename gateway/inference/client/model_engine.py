@@ -128,7 +128,7 @@ class ModelEngine:
 
         Raises `InferenceError` when an input has no number or time is up, `WorkerLostError` for a dead one.
         """
-        state = self._points.setdefault(point, PointState(self.bundle))
+        state = self._state(point)
         step = state.place(snapshot.taken_at, snapshot, previous, self._texts(snapshot, previous))
         state.urgency = urgency
         request = request_of(point, step, urgency, aside=False, most=most)
@@ -146,10 +146,15 @@ class ModelEngine:
         most: int = 1,
     ) -> Proposal:
         """Like `propose_for`, for inputs that are not the plant's own (what-if): history stays as it is."""
-        state = self._points.setdefault(point, PointState(self.bundle))
+        state = self._state(point)
         step = state.cadence.copy().place(snapshot.taken_at, *self._texts(snapshot, previous))
         request = request_of(point, step, urgency, aside=True, most=most)
         return await self._proposed(request, state.beside(self.bundle, step), step, deadline, guide)
+
+    def _state(self, point: str) -> PointState:
+        if point not in self._points:
+            self._points[point] = PointState(self.bundle)
+        return self._points[point]
 
     def _texts(
         self, snapshot: Snapshot, previous: Mapping[TagId, Fraction]
@@ -183,7 +188,7 @@ class ModelEngine:
         Moments in which one of this bundle's inputs has no number are passed over.
         """
         for point, (moments, urgency) in pasts.items():
-            state = self._points.setdefault(point, PointState(self.bundle))
+            state = self._state(point)
             state.urgency = urgency
             before = state.cadence.under_way
             for moment in state.past.unknown(moments):

@@ -31,7 +31,7 @@ from gateway.inference.messages import (
 )
 from gateway.inference.serving.bounds import bound_memory
 from gateway.inference.serving.serving import ServingEngine, Size, start_engine
-from gateway.supervision.frames import Frames, send
+from gateway.supervision.frames import Frames, frame, send
 from gateway.supervision.numbered import numbered, parted
 
 _READ = 64 * 1024
@@ -42,6 +42,7 @@ class Desk:
 
     def __init__(self, sock: socket.socket, directory: Path, size: Size) -> None:
         self._sock, self._directory, self._size = sock, directory, size
+        sock.setblocking(True)  # noqa: FBT003  the socket's own words
         self._engine: ServingEngine | None = None
         self._frames = Frames()
         self._told_to_serve: int | None = None  # the number of `Serve`
@@ -64,19 +65,31 @@ class Desk:
             self._turn()
 
     def _turn(self) -> None:
-        self._sock.settimeout(self.patience_s)
-        try:
-            data = self._sock.recv(_READ)
-        except (BlockingIOError, TimeoutError):
-            pass
-        else:
-            if not data:
-                self._ended = True
-                return
+        data = self._received()
+        if data == b"":
+            self._ended = True
+            return
+        if data is not None:
             for body in self._frames.fed(data):
                 self.take(*parted(body))
         if self._told_to_serve is None:
             self.work()
+
+    def _received(self) -> bytes | None:
+        """All that has come, waited for where there is nothing else to do; None where nothing has."""
+        patience_s = self.patience_s
+        try:
+            if patience_s == 0.0:
+                return self._sock.recv(_READ, socket.MSG_DONTWAIT)
+            if patience_s is None:
+                return self._sock.recv(_READ)
+            self._sock.settimeout(patience_s)
+            try:
+                return self._sock.recv(_READ)
+            finally:
+                self._sock.settimeout(None)
+        except (BlockingIOError, TimeoutError):
+            return None
 
     @property
     def patience_s(self) -> float | None:
@@ -119,11 +132,10 @@ class Desk:
         if self._engine is None:
             return
         self._engine.step()
-        for number, reply in self._engine.drain():
-            self._reply(number, reply)
+        if finished := self._engine.drain():  # at once: each sending wakes whoever waits
+            self._sock.sendall(b"".join(frame(numbered(number, encode(reply))) for number, reply in finished))
 
     def _reply(self, number: int, reply: Reply) -> None:
-        self._sock.setblocking(True)  # noqa: FBT003  the socket's own words
         send(self._sock, numbered(number, encode(reply)))
 
 
