@@ -45,7 +45,9 @@ def model_quantize(
     output: _Output,
     recipe: Annotated[
         str,
-        typer.Option("--recipe", "-r", metavar="NAME", help="int8, int8a8, int4, mixed, fp16, bf16 or fp32."),
+        typer.Option(
+            "--recipe", "-r", metavar="NAME", help="int8, int8w, int8a8, int4, mixed, fp16, bf16 or fp32."
+        ),
     ] = "int8",
     kv: Annotated[
         str,

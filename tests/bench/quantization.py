@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +23,12 @@ from rich.table import Table
 import gateway.inference
 from gateway.inference.bundle.kv_bytes import predicted
 from gateway.inference.bundle.made import KvType
-from gateway.inference.bundle.manifest import Architecture, load_bundle
+from gateway.inference.bundle.manifest import Architecture, Bundle, load_bundle
 from gateway.inference.bundle.tokenizer import Token
+from gateway.inference.golden import Replayed, replay
 from gateway.inference.kv.paged_graph import PagedGraph
 from gateway.inference.quantize.figures import Figures
+from gateway.inference.seal import seal
 from gateway.inference.training.paired import Length
 from tests.bench.report import Figure, percentile
 
@@ -33,6 +36,7 @@ BUNDLE = Path(gateway.inference.__file__).parent / "bundles" / "buffer-tank"
 RECIPES: tuple[tuple[str, KvType], ...] = (
     ("fp32", "float32"),
     ("int8", "float32"),
+    ("int8w", "float32"),
     ("int8a8", "float32"),
     ("int4", "float32"),
     ("mixed", "float16"),
@@ -59,6 +63,15 @@ class Row:
     figures: Figures | None
 
 
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A shipped model's golden answers on a machine without the kernel; None where it cannot be made."""
+
+    name: str
+    found: Replayed | None
+    refused: str = ""
+
+
 def run(console: Console) -> list[Figure]:
     """Both tables."""
     if importlib.util.find_spec("onnx") is None:
@@ -69,7 +82,56 @@ def run(console: Console) -> list[Figure]:
         _show(console, "the demo's model", demo)
         large = list(_large(Path(folder)))
         _show(console, "25 million random weights", large)
-    return [*_figures(demo), *_speeds(large)]
+        kernels = list(_kernels(Path(folder)))
+        _show_kernels(console, kernels)
+    return [*_figures(demo), *_speeds(large), *_portability(kernels)]
+
+
+def _kernels(folder: Path) -> Iterator[Kernel]:
+    """Golden answers of a shipped model by `int8a8`, and by the same graph where products are float32's.
+
+    A runtime without products in 8 bits for a processor ignores that they are asked for: so this is what
+    another machine would answer.
+    """
+    from gateway.inference.quantize.graphs import Graph  # noqa: PLC0415  onnx
+    from gateway.inference.quantize.making import GateRefusedError  # noqa: PLC0415
+    from gateway.inference.quantize.quantizing import Wish, quantize  # noqa: PLC0415
+
+    for source in sorted(path.parent for path in BUNDLE.parent.glob("*/golden.json")):
+        there = folder / f"kernel-{source.name}"
+        try:
+            made = quantize(Wish(source=source, output=there, recipe="int8a8", length=LENGTH)).bundle
+        except GateRefusedError as exc:
+            yield Kernel(source.name, None, "; ".join(exc.failures))
+            continue
+        graph = Graph.read(made.model_path)
+        for node in graph.nodes:
+            kept = [one for one in node.attribute if one.name != "accuracy_level"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+        graph.write(made.model_path)
+        yield Kernel(source.name, replay(cast("Bundle", seal(there))))
+
+
+def _show_kernels(console: Console, rows: list[Kernel]) -> None:
+    table = Table(
+        "model by int8a8", "answers", "other counts", "action off by", title="without products in 8 bits"
+    )
+    for row in rows:
+        found = row.found
+        if found is None:
+            table.add_row(row.name, f"not made: {row.refused}")
+        else:
+            worst = f"{found.worst_action_error_of_span:.2g}"
+            table.add_row(row.name, str(found.answers), str(found.wrong_counts), worst)
+    console.print(table)
+
+
+def _portability(rows: list[Kernel]) -> Iterator[Figure]:
+    for row in rows:
+        if row.found is not None:
+            share = row.found.wrong_counts / row.found.answers
+            yield Figure("quantization", f"int8a8_{row.name}_other_counts_elsewhere", share)
 
 
 def _figures(rows: list[Row]) -> Iterator[Figure]:

@@ -92,8 +92,8 @@ def test_gate_accepts_the_shipped_bundle(form: tuple[str, ...]) -> None:
 
 
 def test_gate_ends_with_1_where_a_bar_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    strict = {name: getattr(RECIPES["int8"], name) for name in Recipe.__dataclass_fields__}
-    monkeypatch.setitem(RECIPES, "int8", Recipe(**strict | {"row_p99": 0.0001}))
+    strict = {name: getattr(RECIPES["int8w"], name) for name in Recipe.__dataclass_fields__}
+    monkeypatch.setitem(RECIPES, "int8w", Recipe(**strict | {"row_p99": 0.0001}))
     status, out, _ = run("gate", str(DEMO), *_LOOP)
 
     assert status == 1

@@ -52,7 +52,10 @@ def wish(source: Path, tmp_path: Path, recipe: str = "int8", **others: object) -
 @pytest.mark.parametrize(
     ("others", "says"),
     [
-        ({"recipe": "int3"}, r"recipe `int3` is not known: use one of `fp32`, `int8`, `int8a8`, `int4`"),
+        (
+            {"recipe": "int3"},
+            r"recipe `int3` is not known: use one of `fp32`, `int8`, `int8w`, `int8a8`, `int4`",
+        ),
         ({"kv": "int4"}, r"cannot be kept in `int4`: use one of float32, float16, int8"),
         ({"device": "tpu"}, r"device `tpu` is not known: use `cpu` or `cuda`"),
         ({"block": 48}, r"a block has 16, 32, 64, 128 or 256 numbers, not 48"),
@@ -91,7 +94,7 @@ def _with(name: str, content: bytes) -> Callable[[Path], None]:
     [
         (
             _without("reference.onnx"),
-            r"it has no reference.onnx and its model is `matmul_nbits`: put the float32",
+            r"it has no reference.onnx and its model is `unfolded`: put the float32",
         ),
         (_without("gate.json"), r"it has no gate.json, the held-out cycles"),
         (_with("reference.onnx", b"no graph"), r"is no ONNX graph .*: export it again"),

@@ -12,6 +12,7 @@ KV_TYPES: tuple[KvType, ...] = get_args(KvType)
 STORED = (
     ("matmul_nbits", 8),
     ("matmul_nbits", 4),
+    ("unfolded", 8),  # blocks on disk, float32 when the graph is loaded
     ("matmul_nbits_a8", 8),  # what is multiplied by them is rounded to 8 bits, too, row by row
     ("mixed", 4),
     ("float16", 16),

@@ -1,5 +1,6 @@
 """Matrices in blocks of 8 or 4 bits: MatMulNBits, an operator whose rows do not depend on their neighbours.
 
+Or unfolded to float32 as a runtime loads the graph (8 bits).
 A block is `size` numbers of one column with one scale. The middle of the range is 0: no zero points are kept.
 """
 
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from onnx import NodeProto, helper
 
 from gateway.inference.quantize.graphs import MICROSOFT, Graph
+from gateway.inference.quantize.recipes import Products
+from gateway.inference.training.unfolded import unfolded
 
 _TRIED = np.linspace(1.0, 0.7, 13, dtype=np.float32)  # of the scale that would lose no peak
 
@@ -22,15 +25,13 @@ def keep_in_blocks(
     size: int,
     advance: Callable[[], None] = lambda: None,
     *,
-    in_8: bool = False,
+    products: Products = "float32",
 ) -> int:
-    """Turn the matrices named in `bits_of` into blocks of so many bits; how many there were.
-
-    With `in_8` what is multiplied by them is rounded to 8 bits as well, each row by itself.
-    """
-    nodes, made = [], 0
+    """Turn the matrices named in `bits_of` into blocks of so many bits; how many there were."""
+    nodes: list[NodeProto] = []
+    made = 0
     wanted = {node.name: node for node in graph.matmuls() if node.input[1] in bits_of}
-    kept: dict[str, tuple[str, str]] = {}  # one matrix may be read twice
+    kept: dict[str, tuple[str, ...]] = {}  # one matrix may be read twice
     for node in graph.nodes:
         if node.name not in wanted or node.input[1] not in bits_of:
             nodes.append(node)
@@ -39,15 +40,24 @@ def keep_in_blocks(
         weight, bits = graph.value(name).astype(np.float32), bits_of[name]
         if name not in kept:
             packed, scales = in_blocks(weight, bits, size)
-            kept[name] = (graph.add(f"{name}_q{bits}", packed), graph.add(f"{name}_scales", scales))
+            if products == "unfolded":
+                kept[name] = _unfolded(graph, nodes, name, packed, scales, weight.shape)
+            else:
+                kept[name] = (graph.add(f"{name}_q{bits}", packed), graph.add(f"{name}_scales", scales))
             made += 1
             advance()
+        if products == "unfolded":
+            nodes.append(
+                helper.make_node("MatMul", [node.input[0], *kept[name]], list(node.output), name=node.name)
+            )
+            continue
         made_node = _node(node, kept[name], weight.shape, bits, size)
-        if in_8:
+        if products == "in_8":
             made_node.attribute.append(helper.make_attribute("accuracy_level", _IN_8_BITS))
         nodes.append(made_node)
     graph.set_nodes(nodes)
-    graph.import_domain(MICROSOFT)
+    if products != "unfolded":
+        graph.import_domain(MICROSOFT)
     graph.sweep()
     return made
 
@@ -89,7 +99,24 @@ def _rounded(blocks: NDArray[np.float32], scales: NDArray[np.float32], middle: i
     return rounded
 
 
-def _node(node: NodeProto, names: tuple[str, str], shape: tuple[int, ...], bits: int, size: int) -> NodeProto:
+def _unfolded(
+    graph: Graph,
+    nodes: list[NodeProto],
+    name: str,
+    packed: NDArray[np.uint8],
+    scales: NDArray[np.float32],
+    shape: tuple[int, ...],
+) -> tuple[str]:
+    """Put the nodes that unfold a matrix before whatever reads it; its name."""
+    rows, columns = shape
+    found = unfolded(name, packed, scales, (rows, columns))
+    nodes += found.nodes
+    for constant, value in found.constants.items():
+        graph.add(constant, value)
+    return (found.weight,)
+
+
+def _node(node: NodeProto, names: tuple[str, ...], shape: tuple[int, ...], bits: int, size: int) -> NodeProto:
     made = helper.make_node(
         "MatMulNBits", [node.input[0], *names], list(node.output), name=node.name, domain=MICROSOFT
     )

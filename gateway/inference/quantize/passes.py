@@ -41,7 +41,7 @@ def apply(
     if whole:
         steps[recipe.half or "float32"] = whole
     if wanted:
-        keep_in_blocks(graph, wanted, block, advance, in_8=recipe.multiplied_in_8)
+        keep_in_blocks(graph, wanted, block, advance, products=recipe.products)
     if not recipe.half:
         return Done(steps)
     half = HALVES[recipe.half]

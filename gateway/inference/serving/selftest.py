@@ -62,7 +62,7 @@ def self_test(engine: Engine, bundle: Bundle) -> SelfTest:
     engine.release(reused)
     engine.release(whole)
     kept = bundle.manifest.quantization
-    in_float32 = kept.kv == "float32" and kept.kind in {"none", "matmul_nbits"}
+    in_float32 = kept.kv == "float32" and kept.kind in {"none", "matmul_nbits", "unfolded"}
     tolerance = _TOLERANCE if in_float32 else _ROUNDED_TOLERANCE
     if not error <= tolerance:
         message = (

@@ -52,7 +52,7 @@ def draft(name: str, recipe: Recipe, trained: tuple[tuple[str, str], ...], train
         window=recipe.window,
         block=vocabulary.BLOCK,
         architecture=vocabulary.architecture(vocabulary.shape(recipe, size)),
-        quantization=Quantization(kind="matmul_nbits", bits=8, block=vocabulary.QUANTIZED_BLOCK),
+        quantization=Quantization(kind="unfolded", bits=8, block=vocabulary.QUANTIZED_BLOCK),
         files={},
         training=training,
         gates=GATES,
@@ -66,7 +66,7 @@ def write_model(directory: Path, manifest: Manifest, weights: Weights) -> Manife
     """Both graphs, into `directory`; the manifest that names them."""
     directory.mkdir(parents=True, exist_ok=True)
     size = vocabulary.shape(RECIPES[manifest.id], manifest.architecture.vocabulary)
-    write_graph(directory / MODEL_FILE, size, weights, manifest.quantization.block)
+    write_graph(directory / MODEL_FILE, size, weights, manifest.quantization.block, unfold=True)
     write_graph(directory / REFERENCE_FILE, size, weights, None)
     return write_manifest(directory, manifest)
 

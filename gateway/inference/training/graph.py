@@ -15,6 +15,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from gateway.inference.training.unfolded import unfolded
+
 Weights = Mapping[str, NDArray[np.float32]]
 
 OPSET = 24
@@ -41,9 +43,14 @@ class Shape:
         return self.heads * self.head_dim
 
 
-def write_graph(path: Path, shape: Shape, weights: Weights, quantized_block: int | None) -> None:
-    """Write `path`; matrices as MatMulNBits of 8 bit in blocks of `quantized_block`, or float32."""
-    writer = Writer(weights, quantized_block)
+def write_graph(
+    path: Path, shape: Shape, weights: Weights, quantized_block: int | None, *, unfold: bool = False
+) -> None:
+    """Write `path`; matrices in 8-bit blocks of `quantized_block`, or float32.
+
+    Blocks are multiplied by MatMulNBits, or with `unfold` as the float32 that a runtime makes of them.
+    """
+    writer = Writer(weights, quantized_block, unfold=unfold)
     graph = _decoder(writer, shape)
     model = helper.make_model(
         graph,
@@ -57,8 +64,8 @@ def write_graph(path: Path, shape: Shape, weights: Weights, quantized_block: int
 class Writer:
     """Collects nodes and initializers."""
 
-    def __init__(self, weights: Weights, quantized_block: int | None) -> None:
-        self._weights, self._quantized_block = weights, quantized_block
+    def __init__(self, weights: Weights, quantized_block: int | None, *, unfold: bool = False) -> None:
+        self._weights, self._quantized_block, self._unfold = weights, quantized_block, unfold
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self._count = 0
@@ -99,6 +106,13 @@ class Writer:
         if self._quantized_block is None:
             return self.node("MatMul", x, self.constant(name, weight))
         packed, scales = quantize_8bit(weight, self._quantized_block)
+        if self._unfold:
+            rows, columns = weight.shape
+            found = unfolded(name, packed, scales, (rows, columns))
+            self.nodes.extend(found.nodes)
+            for constant, value in found.constants.items():
+                self.constant(constant, value)
+            return self.node("MatMul", x, found.weight)
         return self.node(
             "MatMulNBits",
             x,
