@@ -23,7 +23,7 @@ from gateway.core.decision import (
     StateSet,
     Undetermined,
 )
-from gateway.core.residual import Residual
+from gateway.core.residual import Residual, broken
 from gateway.core.tag import TagId
 from gateway.daemon.assumptions import Assumptions
 from gateway.daemon.modes import Modes
@@ -315,3 +315,19 @@ def test_a_residual_trips_only_while_the_newest_measurement_is_outside() -> None
         return Residual(tag=TagId("T"), window=1, residual=0, outside=outside, used_share=0, missed=missed)
 
     assert [of(0.1, 3).tripped, of(0.1, 2).tripped, of(0.0, 3).tripped] == [True, False, False]
+
+
+def test_s16_of_several_broken_assumptions_the_widest_miss_is_told_with_its_unit_and_window() -> None:
+    def of(tag: str, window: int, share: float, missed: int = 3) -> Residual:
+        outside = share - 1
+        return Residual(
+            tag=TagId(tag), window=window, residual=9, outside=outside, used_share=share, missed=missed
+        )
+
+    found = [of("A", 10, 1.25), of("B", 1, 1.5), of("C", 60, 3.0, missed=2), of("D", 60, 1.125, missed=5)]
+    assert broken(found, {TagId("B"): "m"}) == (
+        "broken assumption: `B` lies 0.5 m outside what was predicted one step before, as 3 of its last 5 "
+        "measurements did; a sensor, a bound or the dynamics of a module are wrong"
+    )
+    assert "`A` lies 0.25 outside what was predicted 10 steps before" in broken(found[::3])
+    assert broken(found[2:3]) == ""
