@@ -14,6 +14,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from asyncua import ua
+from asyncua.crypto import security_policies
 
 from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Proposal, RequestClass
@@ -24,10 +26,12 @@ from gateway.inference.client.model_engine import ModelEngine
 from gateway.inference.client.past import Moment
 from gateway.inference.client.served import ServedModel
 from gateway.pipeline.point import Point
+from gateway.protocols.opcua.pki import demo_client
 from gateway.storage.audit import AuditLog
 from gateway.storage.chain import open_for_reading
 from gateway.storage.reading import AuditEvent, events
-from tests.integration.house import POINT, ROOT, House, tell
+from tests.integration.house import PASSWORD, POINT, ROOT, USER, House, tell
+from tests.integration.test_story import listening
 from tests.unit.inference_demo import demo_definitions
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -150,6 +154,47 @@ async def test_a_daemon_killed_in_the_middle_of_a_swap_serves_the_old_one(tmp_pa
         await house.until(lambda p: len(p.decisions) > decided + 1, 60, "decisions after the kill")
         assert await house.served_by() == CONFIGURED
         assert house.events("model") == []
+
+
+async def test_s27_scada_lets_a_bundle_take_over_by_opc_ua_and_reads_why_another_one_may_not(
+    tmp_path: Path,
+) -> None:
+    async with OwnBundles(tmp_path) as house:
+        identity = demo_client(house.state / "pki")
+        client = await listening(f"opc.tcp://127.0.0.1:{house.opcua_port}/o3", timeout_s=90)
+        client.application_uri = identity.uri
+        await client.set_security(
+            security_policies.SecurityPolicyAes256Sha256RsaPss,
+            str(identity.certificate),
+            str(identity.private_key),
+            server_certificate=str(house.state / "pki" / "own" / "cert.der"),
+            mode=ua.MessageSecurityMode.SignAndEncrypt,
+        )
+        client.set_user(USER)
+        client.set_password(PASSWORD)
+        async with client:
+            folder, text = client.get_node("ns=1;s=Models"), ua.VariantType.String
+            leave = ua.Variant(False, ua.VariantType.Boolean)  # noqa: FBT003  a value of that type
+
+            async def load(bundle: str) -> list[Any]:
+                found: list[Any] = await folder.call_method(
+                    "1:Load", ua.Variant("", text), ua.Variant(bundle, text), leave
+                )
+                return found
+
+            assert await load(SECOND) == [True, ""]
+            assert await house.served_by() == SECOND
+            (event,) = house.events("model")
+            assert event.who == USER
+            done, because = await load("broken")
+            assert not done
+            assert "it was cut short, copy the bundle again; `second` still serves `buffer-tank`" in because
+            node = client.get_node("ns=1;s=Models/buffer-tank/LastRefusal")
+            async with asyncio.timeout(10):
+                while "cut short" not in await node.read_value():  # noqa: ASYNC110  told once a second
+                    await asyncio.sleep(0.05)
+            assert await client.get_node("ns=1;s=Models/buffer-tank/Bundle").read_value() == SECOND
+            assert await client.get_node("ns=1;s=Models/buffer-tank/Swaps").read_value() == 1
 
 
 async def test_what_the_daemon_recorded_warms_a_model_so_that_its_first_decision_needs_no_history(

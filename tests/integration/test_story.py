@@ -110,7 +110,7 @@ async def opc_ua_without_security_shows_everything_and_lets_nothing_be_done(hous
             await client.get_node("ns=1;s=Tags/TK1.P101.SP").write_value(100.0)
 
 
-async def listening(url: str) -> Client:
+async def listening(url: str, timeout_s: float = 10) -> Client:
     """A client of an endpoint that may still be starting."""
     async with asyncio.timeout(40):
         while True:
@@ -123,7 +123,7 @@ async def listening(url: str) -> Client:
                 continue
             del reader
             writer.close()
-            return Client(url, timeout=10)
+            return Client(url, timeout=timeout_s)
 
 
 async def request_decision(client: Client, what_if: str) -> list[Any]:
