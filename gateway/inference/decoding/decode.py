@@ -167,12 +167,17 @@ class OutputMask:
         )
 
     def options(
-        self, read: Distribution, answer: DecodedOutput, permitted: Spans | None, most: int
+        self,
+        read: Distribution,
+        answer: DecodedOutput,
+        permitted: Spans | None,
+        most: int,
+        least: float = LEAST_LISTED,
     ) -> list[Option]:
         """`answer`, which was given for this distribution, then others that may be, the likeliest first.
 
         Of an expectation another is one around another bin, two bins from each before it at the least; of a
-        most probable value it is another value. With less than `LEAST_LISTED` it is none.
+        most probable value it is another value. With less than `least` it is left out.
         """
         apart = 2 if self._decoding == "expectation" else 1
         at = self._place(float(answer.value))
@@ -181,7 +186,7 @@ class OutputMask:
         if permitted is not None:
             around = np.where(self._mask(permitted), around, 0.0)
         for place in np.argsort(-around, kind="stable"):
-            if len(found) == most or around[place] < LEAST_LISTED:
+            if len(found) == most or around[place] < least:
                 break
             if all(abs(place - other) >= apart for other in places):
                 output = self._around_bin(read, int(place), permitted, answer.masked_out)

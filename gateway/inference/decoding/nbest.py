@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from gateway.inference.decoding.decode import LEAST_LISTED, DecodedOutput, Option
@@ -33,6 +34,12 @@ class Grown(NamedTuple):
 
     parent: int
     line: Line
+
+
+def least_share(others: Sequence[float], most: int, line: Line) -> float:
+    """What an option of a line must have to be among `most` lines, beside `others` that are found already."""
+    enough = sorted(others, reverse=True)[most - 2 : most - 1] if most > 1 else []
+    return max([LEAST_LISTED, *enough]) / line.share if line.share > 0.0 else inf
 
 
 def grown(level: Sequence[tuple[Line, Sequence[Option]]], most: int) -> list[Grown]:

@@ -8,7 +8,7 @@ from gateway.core.spans import Spans
 from gateway.inference.bundle.tokenizer import Tokenizer
 from gateway.inference.decoding.decode import Distribution, Option, OutputMask
 from gateway.inference.decoding.guided import Awaited
-from gateway.inference.decoding.nbest import Line, grown
+from gateway.inference.decoding.nbest import Line, grown, least_share
 from gateway.inference.kv.backend import CacheId, KvBackend, PoolExhaustedError
 from gateway.inference.serving.work import Logits, Row, Rows, Want
 
@@ -28,11 +28,7 @@ class Shortlist:
         held: list[CacheId] = []  # of the lines after the first
         try:
             for at in range(len(self._masks)):
-                level = [
-                    (line, self._options(row, awaited, line, reads[place] if place else None, most))
-                    for place, line in enumerate(lines)
-                ]
-                found = grown(level, most)
+                found = grown(self._level(row, awaited, lines, reads, most), most)
                 lines = [each.line for each in found]
                 if at + 1 == len(self._masks):
                     break
@@ -53,17 +49,28 @@ class Shortlist:
             self._close(held)
         return lines
 
-    def _options(
-        self, row: Row, awaited: Awaited | None, line: Line, read: Distribution | None, most: int
-    ) -> list[Option]:
-        """What a line's next output may be; of the row's own line, without `read`, what it is comes first."""
-        at = len(line.outputs)
-        mask, permitted = self._masks[at], self._permitted(row, awaited, line)
-        if read is None:
-            return mask.options(row.read[at], row.decoded[at], permitted, most)
-        if permitted == ():
-            return []
-        return mask.options(read, mask.answer(read, permitted), permitted, most)
+    def _level(
+        self,
+        row: Row,
+        awaited: Awaited | None,
+        lines: list[Line],
+        reads: list[Distribution],
+        most: int,
+    ) -> list[tuple[Line, list[Option]]]:
+        """What each line's next output may be; of the first, the row's own, what it is comes first."""
+        level: list[tuple[Line, list[Option]]] = []
+        shares: list[float] = []
+        at = len(lines[0].outputs)
+        for line, read in zip(lines, reads, strict=True):
+            permitted = self._permitted(row, awaited, line)
+            options: list[Option] = []
+            if line is lines[0] or permitted != ():
+                mask = self._masks[at]
+                answer = row.decoded[at] if line is lines[0] else mask.answer(read, permitted)
+                options = mask.options(read, answer, permitted, most, least_share(shares, most, line))
+            shares += [line.share * option.share for option in options[not level :]]
+            level.append((line, options))
+        return level
 
     def _permitted(self, row: Row, awaited: Awaited | None, line: Line) -> Spans | None:
         at = len(line.outputs)
