@@ -43,7 +43,7 @@ from gateway.solver.wire import (
     result,
     why_not,
 )
-from gateway.supervision import share
+from gateway.supervision.precedence import Precedence
 from gateway.supervision.worker import WorkerProcess
 
 log = structlog.get_logger().bind(component="solver_pool")
@@ -87,12 +87,12 @@ class CheckerPool:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._renewing: Seat | None = None
         self._closed = False
-        self._gives_way = False  # whether a worker that builds leaves the processor to one that decides
+        self._precedence = Precedence()
         self._checks = self._lost = self._recycled = self._late = 0
 
     async def start(self) -> None:
         """Spawn the workers; they are idle when this returns."""
-        self._gives_way = self._count > 1 and share.comes_back()
+        self._precedence.begin()
         for number in range(self._count):
             self._seats.append(Seat(number, self._worker(number)))
         await asyncio.gather(*(self._furnish(seat) for seat in self._seats))
@@ -191,6 +191,7 @@ class CheckerPool:
 
     async def _answered(self, request: CheckRequest, deadline: Deadline, ask: Ask, another: Ask) -> Answer:
         """What a worker says; `another` is asked of one that was told the premises."""
+        self._precedence.decides()
         self._warm.setdefault((request.hold_s, request.effect_delay_s))
         if request.generation not in self._sets:
             return Failed(f"rule set {request.generation} is not loaded")
@@ -208,11 +209,13 @@ class CheckerPool:
             log.warning("worker_lost", reason=str(exc), decision=request.decision)
             return Failed(str(exc))
         finally:
+            self._precedence.decides()
             if seat is not None:
                 self._leave(seat, deadline)
 
     def prepare(self, request: CheckRequest, order: tuple[TagId, ...] = ()) -> None:
         """Have an idle worker get ready for a check on these premises. Never waits; nothing depends on it."""
+        self._precedence.decides()
         self._warm.setdefault((request.hold_s, request.effect_delay_s))
         able = [s for s in self._idle if s.worker.alive and request.generation in s.loaded]
         seat = next((s for s in reversed(able) if not s.kept), able[-1] if able else None)
@@ -339,7 +342,7 @@ class CheckerPool:
             await fresh.worker.start()
             while True:
                 while missing := self._sets.keys() - fresh.loaded:
-                    await fresh.give(self._sets[min(missing)], self._warm, aside=self._gives_way)
+                    await self._give(fresh, self._sets[min(missing)])
                 async with self._taken(seat):
                     if self._sets.keys() - fresh.loaded:
                         continue  # another generation came meanwhile
@@ -362,7 +365,7 @@ class CheckerPool:
         await seat.worker.start()
         await seat.ask(Drop(-1))  # its first answer says that it is up
         while missing := self._sets.keys() - seat.loaded:
-            await seat.give(self._sets[min(missing)], self._warm, aside=self._gives_way)
+            await self._give(seat, self._sets[min(missing)])
         self._free(seat)
 
     async def _on(self, seat: Seat, kept: Kept) -> None:
@@ -373,9 +376,14 @@ class CheckerPool:
                 if kept.rules.generation in seat.loaded:
                     return
                 try:
-                    await seat.give(kept, self._warm, aside=self._gives_way and bool(self._sets))
+                    await self._give(seat, kept)
                 except WorkerLostError as exc:
                     lost = str(exc)
                     continue
                 return
         raise PoolError(f"rule set {kept.rules.generation} cannot be loaded: {lost}")
+
+    async def _give(self, seat: Seat, kept: Kept) -> None:
+        """Have a worker build a set; another one that decides meanwhile goes first."""
+        with self._precedence.builds(seat.worker):
+            await seat.give(kept, self._warm)

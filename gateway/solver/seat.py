@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from gateway.supervision.worker import WorkerProcess
 
 ASK_TIMEOUT_S = 20.0  # for what no decision waits for
 _LOAD_EACH_S = 0.1  # more for each module of a set
-_ASIDE_S = 0.25  # how long a set is built in the time that nobody else wants
 
 RECYCLE_CHECKS = 200_000
 RECYCLE_RSS_BYTES = 400 * 1024 * 1024
@@ -99,17 +97,10 @@ class Seat:
         """The worker's answer; raises `WorkerLostError`, and then the worker is lost."""
         return answers.decode(await self.worker.ask(encoder.encode(ask), timeout_s))
 
-    async def give(
-        self, kept: Kept, warm: Iterable[tuple[float, float]] = (), *, aside: bool = False
-    ) -> None:
-        """Have the worker build a rule set; raises `PoolError` where it refuses, `WorkerLostError`.
-
-        `aside`: others decide meanwhile, and they go first, for a while.
-        """
+    async def give(self, kept: Kept, warm: Iterable[tuple[float, float]] = ()) -> None:
+        """Have the worker build a rule set; raises `PoolError` where it refuses, `WorkerLostError`."""
         rules = kept.rules
-        lowered = self.worker.aside(_ASIDE_S) if aside else nullcontext()
-        with lowered:
-            answer = await self.ask(kept.ask(warm), ASK_TIMEOUT_S + _LOAD_EACH_S * len(rules.modules))
+        answer = await self.ask(kept.ask(warm), ASK_TIMEOUT_S + _LOAD_EACH_S * len(rules.modules))
         if isinstance(answer, Done) and answer.digest == rules.digest:
             self.loaded.add(rules.generation)
             kept.learn(answer)

@@ -17,7 +17,7 @@ def as_ever(pid: int) -> None:
 
 
 def what_is_left(pid: int) -> None:
-    """Only the time that nobody else wants: whoever wakes up takes the core at once, `as_ever` or not."""
+    """Only the time that nobody else wants: whoever wakes up takes the core at once."""
     with contextlib.suppress(AttributeError, OSError):  # as above
         os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
 

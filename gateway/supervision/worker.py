@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gateway.core.errors import WorkerLostError
 from gateway.supervision import share
@@ -167,20 +167,15 @@ class ChildProcess:
             with contextlib.suppress(ProcessLookupError):  # it ended by itself between the two lines
                 self._process.send_signal(signal.SIGKILL)
 
-    @contextlib.contextmanager
-    def aside(self, patience_s: float) -> Iterator[None]:
-        """Meanwhile the child has only the time that nobody else wants, for `patience_s` at most.
+    def lower(self) -> None:
+        """The child has only the time that nobody else wants, until `raise_again`: see `share.comes_back`."""
+        if self._process is not None and self._process.returncode is None:  # else its id may be another's
+            share.what_is_left(self._process.pid)
 
-        To be asked only where `share.comes_back()`.
-        """
-        if self.pid is not None:
-            share.what_is_left(self.pid)
-        patience = asyncio.get_running_loop().call_later(patience_s, self._as_ever)
-        try:
-            yield
-        finally:
-            patience.cancel()
-            self._as_ever()
+    def raise_again(self) -> None:
+        """The child has its share of the processor as ever."""
+        if self._process is not None and self._process.returncode is None:  # as above
+            share.as_ever(self._process.pid)
 
     async def wait(self) -> int:
         """The exit status, once it has ended."""
@@ -200,10 +195,6 @@ class ChildProcess:
         except asyncio.CancelledError:
             await self._ended()
             raise
-
-    def _as_ever(self) -> None:
-        if self._process is not None and self._process.returncode is None:  # else its id may be another's
-            share.as_ever(self._process.pid)
 
     async def _ended(self) -> None:
         """SIGKILL, and not left before the child is reaped, whoever cancels."""

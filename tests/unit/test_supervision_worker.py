@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 
 from gateway.core.errors import WorkerLostError
-from gateway.supervision import share
 from gateway.supervision.frames import FrameError, Frames, frame
 from gateway.supervision.worker import WorkerProcess
 
@@ -107,45 +106,6 @@ async def test_a_worker_does_not_take_the_core_of_whoever_wakes_it(worker: Worke
 
     assert os.sched_getscheduler(worker.pid) == os.SCHED_BATCH
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
-
-
-lowers = pytest.mark.skipif(not share.comes_back(), reason="this account may not raise what it lowered")
-
-
-@lowers
-async def test_a_child_aside_has_the_time_that_nobody_wants_and_then_its_share_again(
-    worker: WorkerProcess,
-) -> None:
-    assert worker.pid is not None
-
-    with worker.aside(1.0):
-        meanwhile = os.sched_getscheduler(worker.pid)
-        assert await worker.ask(b"built aside", 5.0) == b"built aside"
-    with pytest.raises(ZeroDivisionError), worker.aside(1.0):
-        raise ZeroDivisionError
-
-    assert meanwhile == os.SCHED_IDLE
-    assert os.sched_getscheduler(worker.pid) == os.SCHED_BATCH
-
-
-# On a machine whose cores others fill, what is aside would hardly go on.
-@lowers
-async def test_a_child_is_not_aside_longer_than_it_may_be(worker: WorkerProcess) -> None:
-    assert worker.pid is not None
-
-    with worker.aside(0.01):
-        assert os.sched_getscheduler(worker.pid) == os.SCHED_IDLE
-        async with asyncio.timeout(5):
-            while os.sched_getscheduler(worker.pid) != os.SCHED_BATCH:  # noqa: ASYNC110  the kernel knows
-                await asyncio.sleep(0.001)
-
-
-@lowers
-async def test_a_child_that_dies_aside_is_lost_as_ever(worker: WorkerProcess) -> None:
-    with pytest.raises(WorkerLostError, match="died while it held a request"), worker.aside(1.0):
-        await worker.ask(b"die", 5.0)
-
-    assert await asyncio.wait_for(worker.wait(), 5.0) != 0
 
 
 async def test_a_close_that_is_cancelled_still_reaps_the_child() -> None:
