@@ -48,7 +48,7 @@ def predicted(bundle: Bundle, pages: int) -> KvBytes:
         token=token,
         page=token * block,
         session_pages=held,
-        session=held * token * block,
+        session=token * (_own_tokens(bundle) or held * block),
         pages=pages,
         pool=pages * token * block,
     )
@@ -65,6 +65,21 @@ def room_for(bundle: Bundle, points: int) -> Room:
     most = max(_LEAST_PAGES, _MOST_POOL_BYTES // kv.page)
     pages = min(max(_LEAST_PAGES, wanted), most)
     return Room(pages, 4 * _LEAST_PAGES if pages >= wanted else max(4 * _LEAST_PAGES, wanted))
+
+
+def _own_tokens(bundle: Bundle) -> int:
+    """Tokens a session of an export has room for, in memory of its own; 0 for one in pages.
+
+    It hops from what it holds to the newest half: `dense_gqa` from one whole buffer to another.
+    """
+    window, each = bundle.manifest.window.length, bundle.tokens_per_cycle
+    match bundle.manifest.backend:
+        case "dense_gqa":
+            return 2 * (window + each)
+        case "concat_past":
+            return window + 1 + bundle.hop_cycles * each
+        case _:
+            return 0
 
 
 def _pages(bundle: Bundle) -> int:

@@ -28,6 +28,10 @@ class ConcatPast(Exported[_Content]):
         """See `Exported`."""
         return content
 
+    def bytes_of(self, content: _Content) -> int:
+        """See `Exported`."""
+        return sum(part.nbytes for part in content)
+
     def cut(self, content: _Content, end: int) -> _Content:
         """See `Exported`: a tensor's beginning must lie in one piece for the runtime."""
         if content[0].shape[2] == end:

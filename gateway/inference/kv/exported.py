@@ -50,6 +50,7 @@ class Exported(ABC, Generic[H]):
         self.present = [f"present.{n}.{kind}" for n in range(architecture.layers) for kind in _KINDS]
         self._check(model, inputs)
         self.kind: type[np.floating] = _TYPES[inputs[self.past[0]].type]
+        self.kv = np.dtype(self.kind).name  # as a bundle's description says it
         self._held: dict[CacheId, tuple[H, int]] = {}  # content and tokens
         self._numbers = itertools.count(1)
         self._peak_used = self._allocations = self._refused = 0
@@ -156,6 +157,11 @@ class Exported(ABC, Generic[H]):
         self._require(sum(grown))
         return np.stack([self._run(cache, tokens) for cache, tokens in rows])
 
+    @property
+    def held_bytes(self) -> int:
+        """What all caches take in memory now; copies that share count each."""
+        return sum(self.bytes_of(content) for content, _ in self._held.values())
+
     def statistics(self) -> PoolStatistics:
         """See `KvBackend`."""
         used = [tokens for _, tokens in self._held.values()]
@@ -190,6 +196,10 @@ class Exported(ABC, Generic[H]):
     @abstractmethod
     def copied(self, content: H) -> H:
         """The same, independent."""
+
+    @abstractmethod
+    def bytes_of(self, content: H) -> int:
+        """What it takes in memory."""
 
     @abstractmethod
     def cut(self, content: H, end: int) -> H:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnxruntime
 
+from gateway.inference.bundle.files import BUNDLE_FILE, BundleError
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.bundle.target import check_target
 from gateway.inference.kv.backend import KvBackend
@@ -45,4 +46,11 @@ def make_backend(bundle: Bundle, *, provider: Provider, pages: int, cold_pages: 
         case "dense_gqa" | "concat_past":
             kind = DenseGqa if manifest.backend == "dense_gqa" else ConcatPast
             longest = manifest.window.length + bundle.tokens_per_cycle
-            return kind(model, architecture, pages=pages, block=block, provider=provider, longest=longest)
+            made = kind(model, architecture, pages=pages, block=block, provider=provider, longest=longest)
+            if made.kv != manifest.quantization.kv:
+                problem = (
+                    f"its keys and values are {made.kv} and {BUNDLE_FILE} says {manifest.quantization.kv}, "
+                    f'by which its memory is calculated: set `"kv": "{made.kv}"` in `quantization`'
+                )
+                raise BundleError(bundle.directory, problem)
+            return made
