@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from gateway.inference.kv.backend import ProviderTruth
-from gateway.inference.serving import giving_way as module
 from gateway.inference.serving.costs import stopwatch
 from gateway.inference.serving.giving_way import giving_way
+from gateway.supervision import share
 
 _LONG_S = 30.0
 
@@ -42,7 +42,7 @@ def test_what_takes_too_long_gets_a_share() -> None:
 
 
 def test_where_nobody_may_raise_it_again_it_keeps_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_can_come_back", lambda: False)
+    monkeypatch.setattr(share, "comes_back", lambda: False)
     before = _standing()
     policy, nice = giving_way(_standing, _LONG_S)
 
