@@ -151,7 +151,9 @@ async def test_no_number_in_an_answer_is_told_and_the_worker_goes_on(tmp_path: P
     spoil_level_5(folder)
     async with serving(folder) as engine:
         before, pid = await propose(engine, 0), engine.pid
-        with pytest.raises(InferenceError, match="no usable probabilities: nothing is proposed"):
+        with pytest.raises(
+            InferenceError, match="no usable probabilities: nothing is proposed, let another bundle"
+        ):
             deadline = Deadline.after(5.0, CLOCK)
             await engine.propose_for("other", snapshot(0.0, level=5.0), in_force(), deadline)
 

@@ -24,6 +24,7 @@ LEAST_SHARE = (
     1e-3  # of the range's probability: with less on what is permitted, the nearest to what was wanted
 )
 _ROUGH_BELOW, _ROUGH_OFF = 2.0**28, 2.0**-22  # counts
+NOTHING_PROPOSED = "nothing is proposed, let another bundle take over if it happens again"
 LEAST_LISTED = 1e-6  # of the range's probability: what the model believes less is no proposal of its own
 
 
@@ -138,7 +139,7 @@ class OutputMask:
         allowed = weights[self._tokens]
         mass = float(allowed.sum())
         if not np.isfinite(mass) or mass <= 0.0:
-            message = "the model answered with no usable probabilities: nothing is proposed"
+            message = f"the model answered with no usable probabilities: {NOTHING_PROPOSED}"
             raise InferenceError(message)
         share = allowed / mass
         return Distribution(share, mass / float(weights.sum()), self._wanted(share))

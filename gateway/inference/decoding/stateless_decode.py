@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from gateway.core.errors import InferenceError
 from gateway.core.spans import Spans, holds
 from gateway.inference.bundle.stateless import StatelessOutput, class_values
-from gateway.inference.decoding.decode import LEAST_LISTED, DecodedOutput, Option, OutputRange
+from gateway.inference.decoding.decode import (
+    LEAST_LISTED,
+    NOTHING_PROPOSED,
+    DecodedOutput,
+    Option,
+    OutputRange,
+)
 
 
 class OutputReader:
@@ -105,7 +111,7 @@ class OutputReader:
         allowed = np.where(self._allowed, weights, 0.0)
         mass, whole = float(allowed.sum()), float(weights.sum())
         if not np.isfinite(whole) or mass <= 0.0:
-            self._refuse("holds no usable probabilities")
+            self._refuse(f"holds no usable probabilities: {NOTHING_PROPOSED}")
         return allowed / mass, mass / whole
 
     def _chosen(self, share: NDArray[np.float64], may: NDArray[np.bool_]) -> int:
@@ -154,7 +160,7 @@ class OutputReader:
 
     def _require_numbers(self, found: NDArray[np.float64] | np.float64) -> None:
         if not np.all(np.isfinite(found)):
-            self._refuse(f"holds {found}, which is no number: nothing is proposed")
+            self._refuse(f"holds {found}, which is no number: {NOTHING_PROPOSED}")
 
     def _refuse(self, problem: str, cause: Exception | None = None) -> NoReturn:
         message = f"the model's tensor `{self._spec.tensor}` for `{self._spec.tag}` {problem}"
