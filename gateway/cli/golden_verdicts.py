@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -159,13 +160,34 @@ def check_same_rules(bundle: Bundle, golden: Golden, judge: Judge) -> None:
         raise BundleError(bundle.directory, problem)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Verdicts in a bundle: how many of each kind, under which modules; the bundle's new digest."""
+
+    verdicts: dict[str, int]
+    modules: tuple[str, ...]
+    digest: str
+
+    def plain(self) -> dict[str, Any]:
+        """For programs."""
+        return {"verdicts": self.verdicts, "modules": list(self.modules), "digest": self.digest}
+
+    def sentence(self) -> str:
+        """For people."""
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.verdicts.items())
+        under = ", ".join(self.modules)
+        return (
+            f"{sum(self.verdicts.values())} verdicts ({kinds}) under {under}; sealed as {self.digest[:12]}…"
+        )
+
+
 def write_verdicts(
     bundle: Bundle,
     golden: Golden,
     judge: Judge,
     told: Mapping[tuple[int, int], Told],
-) -> str:
-    """Put verdicts of the golden answers beside them and seal the bundle; a sentence about it."""
+) -> Written:
+    """Put verdicts of the golden answers beside them and seal the bundle."""
     runs = tuple(
         tuple(
             msgspec.structs.replace(cycle, verdict=told[run, at][0], repaired=told[run, at][1])
@@ -179,6 +201,8 @@ def write_verdicts(
     (bundle.directory / GOLDEN_FILE).write_bytes(msgspec.json.encode(new) + b"\n")
     sealed = seal(bundle.directory)
     kinds = [verdict for verdict, _ in told.values()]
-    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
-    under = ", ".join(judge.rules.modules)
-    return f"{len(kinds)} verdicts ({counts}) under {under}; sealed as {sealed.digest[:12]}…"
+    return Written(
+        verdicts={kind: kinds.count(kind) for kind in sorted(set(kinds))},
+        modules=tuple(judge.rules.modules),
+        digest=sealed.digest,
+    )

@@ -56,7 +56,8 @@ def model_golden(
                     "this machine gives other answers, its verdicts would be of those: write them elsewhere"
                 )
                 raise BundleError(bundle, problem)
-            print(golden_verdicts.write_verdicts(loaded, golden, judge, told))
+            written = golden_verdicts.write_verdicts(loaded, golden, judge, told)
+            print(json.dumps(written.plain(), indent=2) if as_json else written.sentence())
             return
     other = sum(told[one.run, one.at] != (one.asked.verdict, one.asked.repaired) for one in found if told)
     _show(answers, golden, len(told), other, as_json=as_json)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gateway.inference.bundle.files import MODEL_FILE, BundleError
 from gateway.inference.bundle.gate_record import Run, read_gate_record
-from gateway.inference.bundle.manifest import REFERENCE_FILE, Bundle, load_bundle
+from gateway.inference.bundle.manifest import REFERENCE_FILE, Bundle, Manifest, load_bundle
 from gateway.inference.bundle.tokenizer import Token, Tokenizer
 from gateway.inference.kv.block_pool import BlockPool, Sequence
 from gateway.inference.kv.ort_session import PagedSession
@@ -44,6 +44,16 @@ class Accuracy:
         ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """Of one model from another, over the logits that decide outputs."""
+
+    relative_l2: float
+    row_p99: float  # of one row, 99th percentile
+    expected_action_error_of_span: float  # the worst output's 99th percentile
+    other_choices: tuple[float, ...]  # share of rows whose likeliest value differs, by output
+
+
 def measure(bundle: Bundle) -> Accuracy:
     """The figures of a bundle that ships its float32 twin and held-out cycles."""
     if REFERENCE_FILE not in bundle.manifest.files:
@@ -52,23 +62,37 @@ def measure(bundle: Bundle) -> Accuracy:
     quantized, reference = (
         _rows(bundle, bundle.directory / name, record) for name in (MODEL_FILE, REFERENCE_FILE)
     )
-    difference = np.linalg.norm(quantized - reference, axis=-1)
-    size = np.linalg.norm(reference, axis=-1)
-    errors, disagreements = [0.0], [0.0]
-    for at, spec in enumerate(bundle.manifest.outputs):
+    found = differences(bundle.manifest, quantized, reference)
+    chosen = [
+        share
+        for spec, share in zip(bundle.manifest.outputs, found.other_choices, strict=True)
+        if spec.decoding != "expectation"
+    ]
+    return Accuracy(
+        int8_relative_l2=found.relative_l2,
+        int8_row_p99=found.row_p99,
+        expected_action_error_of_span=found.expected_action_error_of_span,
+        choice_disagreement=max(chosen, default=0.0),
+    )
+
+
+def differences(manifest: Manifest, ours: Rows, theirs: Rows) -> Differences:
+    """How far one model's logits that decide outputs are from another's, `[cycles, outputs, vocabulary]`."""
+    difference, size = np.linalg.norm(ours - theirs, axis=-1), np.linalg.norm(theirs, axis=-1)
+    errors, others = [0.0], []
+    for at, spec in enumerate(manifest.outputs):
         part = slice(spec.first_token, spec.first_token + len(spec.knots))
         knots = np.array([float(Fraction(knot)) for knot in spec.knots])
-        ours, theirs = (_softmax(rows[:, at, part]) for rows in (quantized, reference))
+        mine, other = ours[:, at, part], theirs[:, at, part]
+        others.append(float((mine.argmax(-1) != other.argmax(-1)).mean()))
         if spec.decoding == "expectation":
-            off = np.abs((ours - theirs) @ knots) / (knots[-1] - knots[0])
+            off = np.abs((_softmax(mine) - _softmax(other)) @ knots) / (knots[-1] - knots[0])
             errors.append(float(np.percentile(off, 99)))
-        else:
-            disagreements.append(float((ours.argmax(-1) != theirs.argmax(-1)).mean()))
-    return Accuracy(
-        int8_relative_l2=float(np.linalg.norm(quantized - reference) / np.linalg.norm(reference)),
-        int8_row_p99=float(np.percentile(difference / size, 99)),
+    return Differences(
+        relative_l2=float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)),
+        row_p99=float(np.percentile(difference / size, 99)),
         expected_action_error_of_span=max(errors),
-        choice_disagreement=max(disagreements),
+        other_choices=tuple(others),
     )
 
 

@@ -106,6 +106,9 @@ def test_verdicts_are_written_sealed_and_found_again(copied: Callable[..., Path]
     assert written.rules == shipped.rules
     assert written.runs[0] == shipped.runs[0][:12]
     assert run(str(bare), "--rules", str(TANK))[0] == 0
+    told = json.loads(run(str(bare), "--rules", str(TANK), "--write", "--json")[1])
+    assert told["digest"] == load_bundle(bare).digest
+    assert sum(told["verdicts"].values()) == sum(bool(cycle.counts) for cycle in written.runs[0])
 
 
 def test_without_rules_only_answers_are_compared_and_that_is_said(copied: Callable[..., Path]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.inference.accuracy_gate import Rows, differences
 from gateway.inference.bundle.gate_record import Run, read_gate_record
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.bundle.tokenizer import Token, Tokenizer
@@ -22,7 +22,6 @@ from gateway.inference.serving.backends import make_backend
 from gateway.inference.training.paired import Length, cycles_of, objective, plant_of
 
 Progress = Callable[[str, float], None]  # a stage's name, and how much of it is done, from 0 to 1
-Rows = NDArray[np.float64]
 
 _NAMES = ("relative_l2", "row_p99", "top1_delta", "expected_action_error_of_span", "objective_over_twin")
 
@@ -162,25 +161,10 @@ def _run(bundle: Bundle, backend: KvBackend, run: Run) -> list[list[NDArray[np.f
 
 
 def _of_rows(bundle: Bundle, ours: Rows, theirs: Rows) -> dict[str, float]:
-    difference, size = np.linalg.norm(ours - theirs, axis=-1), np.linalg.norm(theirs, axis=-1)
-    errors, changed = [0.0], []
-    for at, spec in enumerate(bundle.manifest.outputs):
-        part = slice(spec.first_token, spec.first_token + len(spec.knots))
-        knots = np.array([float(Fraction(knot)) for knot in spec.knots])
-        mine, other = ours[:, at, part], theirs[:, at, part]
-        changed.append(float((mine.argmax(-1) != other.argmax(-1)).mean()))
-        off = np.abs((_softmax(mine) - _softmax(other)) @ knots) / (knots[-1] - knots[0])
-        if spec.decoding == "expectation":
-            errors.append(float(np.percentile(off, 99)))
+    found = differences(bundle.manifest, ours, theirs)
     return {
-        "relative_l2": float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)),
-        "row_p99": float(np.percentile(difference / size, 99)),
-        "top1_delta": float(np.mean(changed)),
-        "expected_action_error_of_span": max(errors),
+        "relative_l2": found.relative_l2,
+        "row_p99": found.row_p99,
+        "top1_delta": float(np.mean(found.other_choices)),
+        "expected_action_error_of_span": found.expected_action_error_of_span,
     }
-
-
-def _softmax(rows: Rows) -> Rows:
-    weights = np.exp(rows - rows.max(axis=-1, keepdims=True))
-    share: Rows = weights / weights.sum(axis=-1, keepdims=True)
-    return share
