@@ -64,6 +64,17 @@ def test_weights_beside_the_graph_under_a_name_that_leads_elsewhere(
     refused_at_load(folder, f"keeps weights in `{re.escape(name)}`, which bundle.json does not list")
 
 
+def test_weights_beside_any_graph_of_the_bundle_are_listed(copied: Callable[[Path], Path]) -> None:
+    folder = copied(GENAI_LLAMA)
+    content = with_weights_in("../secret", folder)
+    (folder / "reference.onnx").write_bytes(content)
+    digest = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    edit(folder, lambda m: m["files"].update({"reference.onnx": digest}))
+    refused_at_load(
+        folder, r"reference\.onnx keeps weights in `\.\./secret`, which bundle\.json does not list"
+    )
+
+
 def test_weights_beside_the_graph_are_found_however_their_name_is_written(
     copied: Callable[[Path], Path],
 ) -> None:

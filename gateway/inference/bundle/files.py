@@ -18,6 +18,7 @@ from gateway.inference.bundle.beside import NoGraphError, external_files
 
 BUNDLE_FILE = "bundle.json"
 MODEL_FILE = "model.onnx"
+_GRAPH = ".onnx"
 MOST_FILE_BYTES = 1 << 30  # of one file; a graph itself is under 2 GiB by its format
 MOST_BUNDLE_BYTES = 2 << 30  # of all its files
 MOST_DESCRIPTION_BYTES = 4 << 20
@@ -79,25 +80,26 @@ def check_files(directory: Path, files: Mapping[str, FileSpec]) -> None:
         raise BundleError(directory, problem)
     for name, spec in files.items():
         _check_file(directory, name, spec)
-    for name in weights_beside(directory):
-        if name not in files:
-            problem = (
-                f"{MODEL_FILE} keeps weights in `{name}`, which {BUNDLE_FILE} does not list: "
-                "put the file beside it and seal the bundle again"
-            )
-            raise BundleError(directory, problem)
+    for graph in (name for name in files if name.endswith(_GRAPH)):
+        for name in weights_beside(directory, graph):
+            if name not in files:
+                problem = (
+                    f"{graph} keeps weights in `{name}`, which {BUNDLE_FILE} does not list: "
+                    "put the file beside it and seal the bundle again"
+                )
+                raise BundleError(directory, problem)
 
 
-def weights_beside(directory: Path) -> list[str]:
-    """Names of the files in which the bundle's graph keeps weights; raises `BundleError`."""
+def weights_beside(directory: Path, graph: str = MODEL_FILE) -> list[str]:
+    """Names of the files in which a graph of the bundle keeps weights; raises `BundleError`."""
     try:
-        with _opened(directory, MODEL_FILE) as file:
+        with _opened(directory, graph) as file:
             return external_files(file)
     except NoGraphError as exc:
-        problem = f"{MODEL_FILE} cannot be loaded ({exc}): export it again, or copy the whole bundle"
+        problem = f"{graph} cannot be loaded ({exc}): export it again, or copy the whole bundle"
         raise BundleError(directory, problem) from exc
     except OSError as exc:
-        _refuse_unreadable(directory, MODEL_FILE, exc)
+        _refuse_unreadable(directory, graph, exc)
 
 
 def measured(directory: Path, name: str) -> FileSpec:
