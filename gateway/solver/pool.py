@@ -50,6 +50,7 @@ log = structlog.get_logger().bind(component="solver_pool")
 
 MODULE = "gateway.solver.worker"
 _LOAD_TRIES = 2
+_PROOF_ASIDE = 0.1  # of its budget a proof leaves the processor to decisions; then it has its share
 CHECKER_BYTES = 1 << 30  # of private memory: a worker over it fails, and is replaced where it ends
 PROVER_BYTES = 2 << 30
 LATE_S = 1.0  # past its deadline; a worker looks at the clock itself
@@ -158,7 +159,8 @@ class CheckerPool:
         try:
             seat = Seat(-1, prover)
             await seat.give(Kept(rule_set))
-            answer = await seat.ask(Prove(rule_set.generation, budget_s), budget_s + ASK_TIMEOUT_S)
+            with self._precedence.builds(prover, _PROOF_ASIDE * budget_s):
+                answer = await seat.ask(Prove(rule_set.generation, budget_s), budget_s + ASK_TIMEOUT_S)
         finally:
             await prover.aclose()
         if isinstance(answer, Proved):

@@ -10,16 +10,17 @@ from gateway.supervision import share
 from gateway.supervision.worker import ChildProcess
 
 LINGER_S = 0.02  # after the last decision: the next one may be near
-PATIENCE_S = 0.2  # for one build: on a full machine it would hardly go on
+PATIENCE_S = 0.1  # for one build, twice what it takes: on a full machine it would hardly go on
 
 
 class Precedence:
     """Children that build have only the time that nobody else wants while decisions are made.
 
-    Where none is made they have their share as ever, and always after `PATIENCE_S`. Used on one loop.
+    Where none is made they have their share as ever, and always once they have been patient. On one loop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, linger_s: float = LINGER_S, patience_s: float = PATIENCE_S) -> None:
+        self.linger_s, self.patience_s = linger_s, patience_s
         self._building: list[ChildProcess] = []
         self._until = 0.0  # on the loop's clock
         self._look: asyncio.TimerHandle | None = None  # while they are lowered
@@ -33,19 +34,21 @@ class Precedence:
         """A decision is being made, now."""
         if not self.possible:
             return
-        self._until = asyncio.get_running_loop().time() + LINGER_S
+        self._until = asyncio.get_running_loop().time() + self.linger_s
         if self._building and self._look is None:
             self._lower()
 
     @contextmanager
-    def builds(self, child: ChildProcess) -> Iterator[None]:
-        """Meanwhile a child builds what a decision does not wait for yet."""
+    def builds(self, child: ChildProcess, patience_s: float | None = None) -> Iterator[None]:
+        """Meanwhile a child works on what no decision waits for yet; for so long at most it gives way."""
         if not self.possible:
             yield
             return
         loop = asyncio.get_running_loop()
         self._building.append(child)
-        patience = loop.call_later(PATIENCE_S, self._no_more, child)
+        patience = loop.call_later(
+            self.patience_s if patience_s is None else patience_s, self._no_more, child
+        )
         if self._look is not None:
             child.lower()
         elif self._until > loop.time():

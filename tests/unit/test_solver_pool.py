@@ -20,7 +20,7 @@ from gateway.solver.check import Checks
 from gateway.solver.permitted_next import Exactly, NotKnown
 from gateway.solver.pool import CheckerPool
 from gateway.solver.ruleset import RuleSet
-from gateway.supervision import precedence, share
+from gateway.supervision import share
 from tests.unit.solver_demo import (
     BUFFER_TANK,
     HEATER,
@@ -226,7 +226,7 @@ async def test_a_set_is_built_in_the_time_that_nobody_wants_and_all_of_a_worker_
         lowered.append(pid)
 
     monkeypatch.setattr(share, "what_is_left", what_is_left)
-    monkeypatch.setattr(precedence, "LINGER_S", 60.0)
+    pool._precedence.linger_s = 60.0
     await pool.check(Situation().request(proposal()), soon())
     assert lowered == []
     await pool.load(rule_set(module(), module(LOWER_LEVEL), generation=2))

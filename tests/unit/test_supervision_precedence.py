@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -28,9 +27,8 @@ async def builder() -> AsyncIterator[WorkerProcess]:
     await made.aclose(0.2)
 
 
-@pytest.fixture
-def order() -> Precedence:
-    made = Precedence()
+def begun(linger_s: float = precedence.LINGER_S, patience_s: float = 60.0) -> Precedence:
+    made = Precedence(linger_s, patience_s)
     made.begin()
     assert made.possible
     return made
@@ -47,24 +45,15 @@ async def until(child: WorkerProcess, wanted: int) -> None:
             await asyncio.sleep(0.001)
 
 
-@contextmanager
-def patience(monkeypatch: pytest.MonkeyPatch, *, linger_s: float, patience_s: float) -> Iterator[None]:
-    with monkeypatch.context() as patched:
-        patched.setattr(precedence, "LINGER_S", linger_s)
-        patched.setattr(precedence, "PATIENCE_S", patience_s)
-        yield
-
-
-async def test_a_child_that_builds_has_its_share_where_nothing_is_decided(
-    order: Precedence, builder: WorkerProcess
-) -> None:
-    with order.builds(builder):
+async def test_a_child_that_builds_has_its_share_where_nothing_is_decided(builder: WorkerProcess) -> None:
+    with begun().builds(builder):
         assert policy(builder) == os.SCHED_BATCH
 
 
 async def test_a_decision_takes_the_processor_from_who_builds_and_gives_it_back(
-    order: Precedence, builder: WorkerProcess
+    builder: WorkerProcess,
 ) -> None:
+    order = begun()
     with order.builds(builder):
         order.decides()
         assert policy(builder) == os.SCHED_IDLE
@@ -72,39 +61,37 @@ async def test_a_decision_takes_the_processor_from_who_builds_and_gives_it_back(
 
 
 async def test_a_build_that_begins_beside_a_decision_gives_way_from_its_start_to_its_end(
-    order: Precedence, builder: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+    builder: WorkerProcess,
 ) -> None:
-    with patience(monkeypatch, linger_s=60.0, patience_s=60.0):
-        order.decides()
-        assert policy(builder) == os.SCHED_BATCH
-        with order.builds(builder):
-            meanwhile = policy(builder)
-        with pytest.raises(ZeroDivisionError), order.builds(builder):
-            raise ZeroDivisionError
+    order = begun(linger_s=60.0)
+    order.decides()
+    assert policy(builder) == os.SCHED_BATCH
+    with order.builds(builder):
+        meanwhile = policy(builder)
+    with pytest.raises(ZeroDivisionError), order.builds(builder):
+        raise ZeroDivisionError
 
     assert meanwhile == os.SCHED_IDLE
     assert policy(builder) == os.SCHED_BATCH
 
 
 # On a machine whose cores are full, what gives way would hardly go on: a tightening must be in force soon.
+@pytest.mark.parametrize(("usual_s", "own_s"), [(0.01, None), (60.0, 0.01)])
 async def test_a_build_gives_way_no_longer_than_it_may(
-    order: Precedence, builder: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+    builder: WorkerProcess, usual_s: float, own_s: float | None
 ) -> None:
-    with patience(monkeypatch, linger_s=60.0, patience_s=0.01):
+    order = begun(linger_s=60.0, patience_s=usual_s)
+    order.decides()
+    with order.builds(builder, own_s):
+        assert policy(builder) == os.SCHED_IDLE
+        await until(builder, os.SCHED_BATCH)
         order.decides()
-        with order.builds(builder):
-            assert policy(builder) == os.SCHED_IDLE
-            await until(builder, os.SCHED_BATCH)
-            order.decides()
-            assert policy(builder) == os.SCHED_BATCH
+        assert policy(builder) == os.SCHED_BATCH
 
 
-async def test_decisions_one_after_the_other_keep_it_lowered(
-    order: Precedence, builder: WorkerProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop = asyncio.get_running_loop()
-    with patience(monkeypatch, linger_s=0.05, patience_s=60.0), order.builds(builder):
-        order.decides()
+async def test_decisions_one_after_the_other_keep_it_lowered(builder: WorkerProcess) -> None:
+    loop, order = asyncio.get_running_loop(), begun(linger_s=0.05)
+    with order.builds(builder):
         ends = loop.time() + 0.15
         while loop.time() < ends:
             order.decides()
@@ -113,13 +100,11 @@ async def test_decisions_one_after_the_other_keep_it_lowered(
         await until(builder, os.SCHED_BATCH)
 
 
-async def test_who_dies_while_it_gives_way_is_lost_as_ever(
-    order: Precedence, builder: WorkerProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with patience(monkeypatch, linger_s=60.0, patience_s=1.0):
-        order.decides()
-        with pytest.raises(WorkerLostError, match="died while it held a request"), order.builds(builder):
-            await builder.ask(b"die", 10.0)
+async def test_who_dies_while_it_gives_way_is_lost_as_ever(builder: WorkerProcess) -> None:
+    order = begun(linger_s=60.0, patience_s=1.0)
+    order.decides()
+    with pytest.raises(WorkerLostError, match="died while it held a request"), order.builds(builder):
+        await builder.ask(b"die", 10.0)
 
     assert await asyncio.wait_for(builder.wait(), 5.0) != 0
 
