@@ -55,7 +55,7 @@ def test_a_block_decoded_along_exact_guidance_is_permitted(seed: int) -> None:
         block: list[int] = []
         for mask in masks:
             logits = dice.normal(0.0, 4.0, 16).astype(np.float32)
-            block.append(mask.decode(logits, awaited.counts(block, mask, len(ORDER))).raw)
+            block.append(mask.decode(logits, awaited.counts(block, mask.limits, len(ORDER), None)).raw)
         if awaited.guidance is None:
             assert awaited.because == NOTHING
             assert not guidance.exact or not found.permitted
