@@ -26,7 +26,7 @@ from tests.unit.inference_demo import BUFFER_TANK, demo_definitions
 from tests.unit.inference_exports import OPTIMUM_LLAMA, REGRESSOR
 from tests.unit.inference_graphs import description
 
-_SOON_S = 5.0  # an honest one takes a hundredth of it
+_SOON_S = 5.0  # of the processor; an honest one takes a hundredth of it
 
 each_kind = pytest.mark.parametrize("directory", [OPTIMUM_LLAMA, REGRESSOR], ids=lambda each: each.name)
 
@@ -38,12 +38,12 @@ def copied(tmp_path: Path) -> Callable[[Path], Path]:
 
 def refused(folder: Path, said: str) -> None:
     """Here and in main, with that sentence, soon."""
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(InferenceError, match=said):
         load_any(folder)
     with pytest.raises(InferenceError, match=said):
         ModelEngine(folder, demo_definitions())
-    assert time.monotonic() - began < _SOON_S
+    assert time.process_time() - began < _SOON_S
 
 
 @each_kind
@@ -161,10 +161,10 @@ def test_more_tags_than_any_plant_has_are_looked_through_once(copied: Callable[[
     manifest = json.loads((folder / "bundle.json").read_text()) | {"inputs": columns}
     manifest["tensors"][0]["tags"] = tags
     (folder / "bundle.json").write_text(json.dumps(manifest, separators=(",", ":")))
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(InferenceError, match="tag `T0` is not configured"):
         ModelEngine(folder, demo_definitions())
-    assert time.monotonic() - began < _SOON_S
+    assert time.process_time() - began < _SOON_S
 
 
 def test_a_past_that_nobody_keeps(copied: Callable[[Path], Path]) -> None:
@@ -215,10 +215,10 @@ def test_an_operator_of_ones_own(tmp_path: Path) -> None:
 
 def test_a_word_a_million_times_is_not_looked_at_a_million_times(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"location" * 600_000)
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(NoGraphError, match="more than 500000 places"):
         external_files_of(tmp_path / "model.onnx")
-    assert time.monotonic() - began < _SOON_S
+    assert time.process_time() - began < _SOON_S
 
 
 @pytest.mark.parametrize(
