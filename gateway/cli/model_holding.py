@@ -74,7 +74,8 @@ def model_hold_out(
             json.dumps({"bundle": str(bundle), "runs": len(runs), "cycles": cycles, "digest": sealed.digest})
         )
     else:
-        print(f"{cycles} cycles in {len(runs)} runs held out; sealed as {sealed.digest[:12]}…")
+        stretches = f"{len(runs)} run{'s' * (len(runs) != 1)}"
+        print(f"{cycles} cycles in {stretches} held out; sealed as {sealed.digest[:12]}…")
 
 
 def runs_of(bundle: Bundle, recording: Recording) -> list[Run]:

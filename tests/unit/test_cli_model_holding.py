@@ -14,6 +14,7 @@ from gateway.cli.main import app
 from gateway.inference.bundle.files import BundleError
 from gateway.inference.bundle.gate_record import read_gate_record
 from gateway.inference.bundle.manifest import load_bundle
+from tests.unit.backtest_log import record, write_log
 from tests.unit.inference_exports import (
     DECODERS,
     EXPORTS,
@@ -22,6 +23,7 @@ from tests.unit.inference_exports import (
     OPTIMUM_LLAMA,
     REGRESSOR,
 )
+from tests.unit.solver_demo import Situation, proposal
 
 CYCLES = EXPORTS / "cycles.csv"
 SHORT = ("--seeds", "1", "--cycles", "10")
@@ -177,3 +179,27 @@ def test_a_record_that_is_none_of_this_bundle_is_refused(
 
     with pytest.raises(BundleError, match=says):
         read_gate_record(type(bundle)(folder, bundle.manifest, bundle.digest))
+
+
+def test_what_the_gateways_own_decisions_saw_becomes_cycles(
+    copied: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    pumps = [round(20 + 0.5 * at, 1) for at in range(30)]
+    situations = [Situation(level=2.0 + 0.01 * at, pump=str(pump)) for at, pump in enumerate(pumps)]
+    made = [
+        record(number, situation, proposal(situation.pump)) for number, situation in enumerate(situations)
+    ]
+    log = write_log(tmp_path / "audit.sqlite", made)
+    folder = copied(OPTIMUM_LLAMA)
+
+    status, out, err = run(
+        "hold-out", str(folder), "--point", "tank", "--state-dir", str(log), "--since", "9999d"
+    )
+
+    assert status == 0, err
+    assert "29 cycles in 1 run held out" in out
+    (cycles,) = read_gate_record(load_bundle(folder))
+    assert [float(measured[0]) for measured, _ in cycles] == pytest.approx(
+        [2.0 + 0.01 * at for at in range(len(cycles))], abs=0.002
+    )
+    assert [float(acted[0]) for _, acted in cycles] == pumps[1:]
