@@ -32,7 +32,10 @@ class PoolExhaustedError(InferenceError):
     """Too little free memory for keys and values: close caches or load the bundle with a larger pool."""
 
     def __init__(self, wanted: int, free: int) -> None:
-        super().__init__(f"the KV pool has {free} free pages, {wanted} are needed")
+        super().__init__(
+            f"the KV pool has {free} free pages, {wanted} are needed: let fewer points ask this model at once, "
+            "or load a bundle with a shorter window"
+        )
         self.wanted, self.free = wanted, free
 
 
