@@ -19,7 +19,10 @@ def limits_of(definition: TagDefinition, max_change: str | None = None) -> Outpu
     """
     raw_range = (0, 1) if definition.kind is TagKind.BOOLEAN else definition.raw_range
     if raw_range is None:
-        message = f"tag `{definition.id}` has no register counts and cannot be a model's output"
+        message = (
+            f"tag `{definition.id}` has no register counts and cannot be a model's output: give it a "
+            "register, or use a bundle that proposes other tags"
+        )
         raise InferenceError(message)
     low, high = raw_range
     if definition.eu_range is not None:

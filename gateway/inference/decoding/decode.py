@@ -119,7 +119,9 @@ class OutputMask:
 
     def __init__(self, codec: TagCodec, limits: OutputRange, decoding: Decoding) -> None:
         if limits.low > limits.high or limits.scale == 0:
-            message = f"tag `{codec.tag}`: no register value lies inside its range"
+            message = (
+                f"tag `{codec.tag}`: no register value lies inside its range: correct its scale or range"
+            )
             raise InferenceError(message)
         self.limits, self._decoding = limits, decoding
         knots = np.array(codec.knots, dtype=np.float64)

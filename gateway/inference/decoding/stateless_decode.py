@@ -29,7 +29,7 @@ class OutputReader:
 
     def __init__(self, spec: StatelessOutput, limits: OutputRange) -> None:
         if limits.low > limits.high or limits.scale == 0:
-            message = f"tag `{spec.tag}`: no register value lies inside its range"
+            message = f"tag `{spec.tag}`: no register value lies inside its range: correct its scale or range"
             raise InferenceError(message)
         self._spec, self.limits = spec, limits
         self._scaling = spec.scaling

@@ -33,8 +33,8 @@ class PoolExhaustedError(InferenceError):
 
     def __init__(self, wanted: int, free: int) -> None:
         super().__init__(
-            f"the KV pool has {free} free pages, {wanted} are needed: let fewer points ask this model at once, "
-            "or load a bundle with a shorter window"
+            f"the KV pool has {free} free pages, {wanted} are needed: let fewer points ask this model "
+            "at once, or load a bundle with a shorter window"
         )
         self.wanted, self.free = wanted, free
 
