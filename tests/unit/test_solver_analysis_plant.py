@@ -293,6 +293,27 @@ def test_where_there_is_no_safe_set_to_offer_it_says_why(plant: Module, said: st
     assert found.lines == ()
 
 
+# A condition on several outputs, or on a square, has no line of its own: the rule is taken as it is written.
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ("q1 + q2 > 10", "not known in the budget"),
+        ("q1*q1 > 100", "a product of two variables is not allowed"),
+    ],
+)
+def test_a_rule_under_a_condition_that_is_no_limit_of_one_output_stands_as_written(
+    when: str, said: str
+) -> None:
+    rule = {"id": "hot", "kind": "standard", "when": when, "require": "t1 <= 60", "always": True}
+    plant = heaters(constraints=[rule], cases=[])
+    rules = alone(plant)
+    (atoms,) = clauses(rules.rules[0].formula) or ()
+
+    assert clause(atoms, rules) is None
+    found = suggest.examine(rules, plant, Allowance(seconds=0.0), lambda _done, _of: None)
+    assert said in found.said
+
+
 def test_a_safe_set_that_is_not_found_in_the_budget_is_not_known() -> None:
     idle = heaters(backup=[{"q1": "hold"}, {"q2": "hold"}])
 

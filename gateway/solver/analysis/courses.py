@@ -33,7 +33,7 @@ class Clause:
     """One state condition that must hold unless one of the guards, which speak of actions alone, does."""
 
     form: Affine  # at most 0
-    guards: tuple[Atom, ...]
+    guards: tuple[Atom, ...]  # each affine in one action
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,10 @@ def clause(atoms: Sequence[Atom], rules: RuleSet) -> Clause | None:
     state = [atom for atom in atoms if not symbols(atom) <= actions]
     if len(state) != 1 or isinstance(state[0].form, Quadratic):
         return None
-    return Clause(state[0].form, tuple(atom for atom in atoms if atom is not state[0]))
+    guards = tuple(atom for atom in atoms if atom is not state[0])
+    if any(isinstance(guard.form, Quadratic) or len(guard.form.symbols) != 1 for guard in guards):
+        return None
+    return Clause(state[0].form, guards)
 
 
 class Course:

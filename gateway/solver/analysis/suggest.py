@@ -194,8 +194,6 @@ def _entry(course: Course, part: Clause, steps: int, most: int, margin: Fraction
     bound = course.bound(steps)
     knots = {tag: course.knots(tag, most) for tag in bound.actions}
     for guard in part.guards:
-        if len(guard.form.symbols) != 1:
-            continue
         edge = course.until(guard, steps)
         if edge is None:
             return None
