@@ -212,11 +212,8 @@ async def test_checks_go_on_while_a_new_generation_is_loaded_and_the_old_one_dro
     assert pool.statistics().generations == (2, 3)
 
 
-# While a worker builds a set, the other one and main decide: they must not wait for a core.
-@pytest.mark.skipif(not share.comes_back(), reason="this account may not raise what it lowered")
-async def test_a_set_is_built_in_the_time_that_nobody_wants_and_all_of_a_worker_has_its_share_again(
-    pool: CheckerPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def who_is_lowered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Process ids, in their order, of those who from now on have only the time that nobody else wants."""
     lowered: list[int] = []
     true = share.what_is_left
 
@@ -226,6 +223,15 @@ async def test_a_set_is_built_in_the_time_that_nobody_wants_and_all_of_a_worker_
         lowered.append(pid)
 
     monkeypatch.setattr(share, "what_is_left", what_is_left)
+    return lowered
+
+
+# While a worker builds a set, the other one and main decide: they must not wait for a core.
+@pytest.mark.skipif(not share.comes_back(), reason="this account may not raise what it lowered")
+async def test_a_set_is_built_in_the_time_that_nobody_wants_and_all_of_a_worker_has_its_share_again(
+    pool: CheckerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowered = who_is_lowered(monkeypatch)
     pool._precedence.linger_s = 60.0
     await pool.check(Situation().request(proposal()), soon())
     assert lowered == []
@@ -234,6 +240,21 @@ async def test_a_set_is_built_in_the_time_that_nobody_wants_and_all_of_a_worker_
     assert sorted(lowered) == sorted(pool.pids())
     for pid in pool.pids():
         assert os.SCHED_IDLE not in map(os.sched_getscheduler, threads(pid))
+
+
+@pytest.mark.skipif(not share.comes_back(), reason="this account may not raise what it lowered")
+async def test_a_proof_gives_way_to_decisions_and_comes_all_the_same(
+    pool: CheckerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowered = who_is_lowered(monkeypatch)
+    pool._precedence.linger_s = 60.0
+    await pool.check(Situation().request(proposal()), soon())
+
+    proof = await pool.prove(rule_set(module(BUFFER_TANK, ("temp <= 74.04", "temp <= 74.9"))), 20.0)
+
+    assert not proof.holds
+    (prover,) = lowered
+    assert prover not in pool.pids()
 
 
 async def test_an_empty_rule_set_can_be_loaded_and_permits_nothing(pool: CheckerPool) -> None:
