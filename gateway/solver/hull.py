@@ -187,8 +187,12 @@ class Asked:
 
     def at(self, rule: int, duty: int, point: Mapping[str, Fraction]) -> Answer:
         """Whether one duty of a rule, by its number there, is violated at a point: `sat` where it is."""
-        there = {name: (int(point[name] * SCALE),) * 2 for name in self.parts[rule].scaled[duty].symbols}
-        assert all(point[name] * SCALE == low for name, (low, _) in there.items())  # noqa: S101  an invariant
+        there: dict[str, tuple[int, int]] = {}
+        for name in self.parts[rule].scaled[duty].symbols:
+            above, below = point[name].as_integer_ratio()
+            end, rest = divmod(above * SCALE, below)
+            assert not rest, "a corner is made of ends"  # noqa: S101  an invariant
+            there[name] = end, end
         return self._exact.at(rule, duty, there)
 
     def witness(self) -> dict[str, Fraction]:

@@ -13,6 +13,8 @@ from gateway.solver.interval import SCALE, Box
 from gateway.solver.shelf import Part, Shelf
 from gateway.solver.terms import Answer, Bounds, Budget, asked, fraction, solver, state
 
+_KEPT = {-1: Answer.SAT, 0: Answer.UNKNOWN, 1: Answer.UNSAT}  # `Z3_lbool` of what a duty demands
+
 
 class Query:
     """One plan in one solver. Each call adds one check's premises and takes them away again."""
@@ -80,10 +82,11 @@ class Query:
         symbols = (z3.Ast * len(point))(*(self.terms.name(name).as_ast() for name in point))
         values = (z3.Ast * len(point))(*(self._bounds.number(end) for end, _ in point.values()))
         there = z3core.Z3_substitute(context.ref(), demand.as_ast(), len(point), symbols, values)
-        kept = z3.simplify(z3.BoolRef(there, context))
+        placed = z3.BoolRef(there, context)  # they hold what they stand for
+        kept = z3.BoolRef(z3core.Z3_simplify(context.ref(), placed.ast), context)
         for value in values:
             z3core.Z3_dec_ref(context.ref(), value)
-        return Answer.SAT if z3.is_false(kept) else Answer.UNSAT if z3.is_true(kept) else Answer.UNKNOWN
+        return _KEPT[z3core.Z3_get_bool_value(context.ref(), kept.ast)]
 
     def warm(self, box: Box) -> None:
         """Have Z3 take in the rules before the first check needs them; `box` is any."""
