@@ -8,7 +8,7 @@ import pytest
 from gateway.core.decision import Holds, Refused
 from gateway.core.ports import InForce
 from gateway.core.tag import TagId
-from gateway.solver.affine import symbols
+from gateway.solver.affine import Affine, atoms, symbols
 from gateway.solver.check import Checks
 from gateway.solver.condense import Plan, condense
 from gateway.solver.query import Query
@@ -27,6 +27,7 @@ from tests.unit.solver_demo import (
     rule_set,
 )
 from tests.unit.solver_modules import shipped
+from tests.unit.solver_small import small
 
 DELAY, HOLD = Fraction("0.3"), Fraction("1.2")
 
@@ -47,6 +48,30 @@ def instants(plan: Plan, name: str, *, old: bool) -> list[Fraction]:
         for d in plan.duties
         if plan.rules[d.rule].constraint.id == name and d.old is old
     ]
+
+
+# A step is what `dynamics` say it is; a shorter stretch has its share of it.
+def test_what_moves_within_a_stretch_is_its_share_of_a_step() -> None:
+    dynamics = {"l": "0.9*l + 0.5*q - 0.25*p + w", "disturbance": {"w": ["-1", "1"]}}
+    moving = small(
+        {"id": "r", "kind": "standard", "require": "l <= 3", "always": True}, dynamics=dynamics, step="2 s"
+    )
+    half = Fraction(1, 2)
+    found = condense(RuleSet.of([moving], 1), half, Fraction(3))
+
+    stretches = [(s.start, s.end, s.mixed) for s in found.segments]
+    assert stretches == [(0, half, True), (half, 2, False), (2, 3, False)]
+    (form,) = (a.form for d in found.duties if (d.instant, d.old) == (1, False) for a in atoms(d.formula))
+    assert isinstance(form, Affine)
+    assert form.constant == -3
+    share = Fraction(1, 4)
+    assert form.terms == {"x:L": 1 - share / 10, "m0:Q": share / 2, "e0:P": -share / 4, "d0:w": share}
+
+
+def test_s4_where_the_proposal_acts_at_once_nothing_is_owed_with_the_values_in_force() -> None:
+    found = condense(rule_set(), Fraction(0), HOLD)
+    assert not any(duty.old for duty in found.duties)
+    assert not any(segment.mixed for segment in found.segments)
 
 
 # S1: every rule holds until the proposal can be replaced, and a decision may come at any moment before.
@@ -197,5 +222,6 @@ def test_s1_under_a_terminal_set_the_backup_owes_what_must_hold_always_at_every_
     others = {name: at for name, at in found.items() if name not in always and at}
     assert set(others) == {rule.constraint.id for rule in rules.terminal}
     assert all(at == [(len(plan.segments) - 1, len(plan.segments))] for at in others.values())
+    assert not any(duty.old for duty in plan.duties if duty.backup >= 0)
     power = [d for d in plan.duties if plan.rules[d.rule].constraint.id == "power" and d.backup >= 0]
     assert all(symbols(d.formula) == {f"b{d.backup}:TCL.Q1.SP", f"b{d.backup}:TCL.Q2.SP"} for d in power)
