@@ -35,7 +35,7 @@ log = structlog.get_logger().bind(component="inference")
 
 _MODULE = "gateway.inference.serving.worker"
 _LOAD_S = 30.0
-_GIVE_WAY_S = 3.0  # a worker beside the one that serves gets ready in idle time, but not for ever
+_GIVE_WAY_S = 2.0  # a worker beside the one that serves gets ready in idle time, but not for ever
 _RAISED_S = 5.0
 _WARM_S = 2.0  # readiness does not wait longer for sessions that are made ready
 _MOST_WARMED = 32
