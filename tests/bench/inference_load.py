@@ -35,6 +35,7 @@ from tests.bench.report import Figure, percentile
 from tests.unit.random_decoder import SMALL, TINY, definitions
 
 RATES = (50, 100, 150, 200, 300, 400, 500)
+OVERLOAD = 2000  # no machine of two cores answers so many
 LIMITS_MS = {SMALL.name: (150, 12.0), TINY.name: (400, 5.0)}
 CHUNKS = (16, 32, 48, 64, 100_000)
 _POINTS = 32
@@ -88,11 +89,13 @@ def load(console: Console, folder: Path) -> list[Figure]:
             table.add_row(str(rate), *speed, *(f"{each:.2f}" for each in told))
         console.print(table)
         p99 = {rate: seen.p(0.99) for rate, seen, _ in rows}
+        answered = [len(seen.ms) for _, seen, _ in rows]
         at = RATES.index(at_rate)
         found += [
             Figure("inference", f"{size.name}_p99_ms_at_{at_rate}", p99[at_rate]),
             Figure("inference", f"{size.name}_knee_hz", _knee(p99, limit_ms)),
             Figure("inference", f"{size.name}_worker_cpu_ms_a_decision", rows[at][2][2]),
+            Figure("inference", f"{size.name}_overload_over_best", answered[-1] / max(answered[:-1])),
         ]
     return found
 
@@ -106,7 +109,7 @@ async def _rates(bundle: Bundle) -> list[tuple[int, _Seen, tuple[float, float, f
         for _ in range(3 * _POINTS):  # every point has a history
             await client.ask(_Seen(), time.perf_counter())
         rows = []
-        for rate in RATES:
+        for rate in (*RATES, OVERLOAD):
             before, began = (await engine.refresh()).worker, _cpu_s(engine)
             seen = await client.open_loop(rate, _SECONDS, seed=rate)
             after, ended = (await engine.refresh()).worker, _cpu_s(engine)
