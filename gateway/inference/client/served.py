@@ -141,9 +141,9 @@ class ServedModel:
             try:
                 fresh = await asyncio.to_thread(self._make, folder, partial(self._lost, mark := object()))
                 await fresh.start(gives_way=True)
-                await self._warm(fresh)
+                await self._warm(fresh, _WARM_ROUNDS)
                 await fresh.serve()
-                await self._warm(fresh)  # points that went on to their next cycle meanwhile
+                await self._warm(fresh, 1)  # points that went on to their next cycle meanwhile
                 await agreed(fresh)
                 self._refuse_lost(fresh)
             except BaseException as exc:
@@ -192,8 +192,8 @@ class ServedModel:
         """Counters of swaps since start."""
         return SwapStatistics(self._swaps, self._failed, len(self._draining))
 
-    async def _warm(self, fresh: ModelEngine) -> None:
-        for _ in range(_WARM_ROUNDS):
+    async def _warm(self, fresh: ModelEngine, rounds: int) -> None:
+        for _ in range(rounds):
             self._refuse_lost(fresh)
             for _ in fresh.adopt(self.engine.pasts()):
                 await asyncio.sleep(0)  # decisions go on meanwhile
