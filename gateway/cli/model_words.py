@@ -14,6 +14,7 @@ from gateway.inference.quantize.benching import Bench
 from gateway.inference.quantize.figures import Figures
 from gateway.inference.quantize.inspecting import Inspected
 from gateway.inference.quantize.making import Result
+from gateway.inference.quantize.recipes import RECIPES
 
 _SAYS = {
     "relative_l2": "logits off, L2 over L2",
@@ -158,8 +159,9 @@ def _origin(bundle: Bundle) -> str:
         return "as it was trained or exported"
     tools = ", ".join(f"{name} {version}" for name, version in made.tools.items())
     gated = f"gated on {made.gated}" if made.gated else f"NOT gated: only on {made.device}"
+    says = f" ({RECIPES[made.recipe].says})" if made.recipe in RECIPES else ""
     fused = "" if made.fused is None else f", fused ({made.fused.level}) for {made.fused.provider}"
-    return f"{made.recipe} of {made.source[:12]}… with {tools}; {gated}{fused}"
+    return f"{made.recipe}{says} of {made.source[:12]}… with {tools}; {gated}{fused}"
 
 
 def _counts(counts: dict[str, int]) -> str:

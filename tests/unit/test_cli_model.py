@@ -83,6 +83,13 @@ def test_inspect_shows_tags_types_and_the_bytes_of_keys_and_values() -> None:
     assert {tensor["type"] for tensor in told["tensors"]} == {"float32", "int64"}
 
 
+def test_inspect_says_in_words_what_a_recipe_did() -> None:
+    status, out, _ = run("inspect", str(made("int8a8").bundle.directory))
+
+    assert status == 0
+    assert "what is multiplied by them in 8 bits, row by row" in " ".join(out.split())
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_gate_accepts_the_shipped_bundle(form: tuple[str, ...]) -> None:
     status, out, _ = run("gate", str(DEMO), *_LOOP, *form)

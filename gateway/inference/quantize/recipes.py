@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gateway.core.errors import InferenceError
@@ -46,6 +46,17 @@ class Recipe:
 
 
 _INT8_L2, _INT8_ROW = 0.02, 0.05
+_INT8 = Recipe(
+    name="int8",
+    says="every matrix in 8-bit blocks",
+    kind="matmul_nbits",
+    bits=8,
+    relative_l2=_INT8_L2,
+    row_p99=_INT8_ROW,
+    feed_forward_bits=8,
+    attention_bits=8,
+    head_bits=8,
+)
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -57,39 +68,19 @@ RECIPES: dict[str, Recipe] = {
             bits=32,
             relative_l2=1e-5,
         ),
-        Recipe(
-            name="int8",
-            says="every matrix in 8-bit blocks",
-            kind="matmul_nbits",
-            bits=8,
-            relative_l2=_INT8_L2,
-            row_p99=_INT8_ROW,
-            feed_forward_bits=8,
-            attention_bits=8,
-            head_bits=8,
-        ),
-        Recipe(
+        _INT8,
+        replace(
+            _INT8,
             name="int8w",
             says="as int8, unfolded to float32 when the model is loaded: as fast as float32, small on disk",
             kind="unfolded",
-            bits=8,
-            relative_l2=_INT8_L2,
-            row_p99=_INT8_ROW,
-            feed_forward_bits=8,
-            attention_bits=8,
-            head_bits=8,
             products="unfolded",
         ),
-        Recipe(
+        replace(
+            _INT8,
             name="int8a8",
             says="as int8, and what is multiplied by them in 8 bits, row by row: faster, less exact",
             kind="matmul_nbits_a8",
-            bits=8,
-            relative_l2=_INT8_L2,
-            row_p99=_INT8_ROW,
-            feed_forward_bits=8,
-            attention_bits=8,
-            head_bits=8,
             products="in_8",
         ),
         Recipe(
