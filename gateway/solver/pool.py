@@ -94,6 +94,8 @@ class CheckerPool:
     async def start(self) -> None:
         """Spawn the workers; they are idle when this returns."""
         self._precedence.begin()
+        if not self._precedence.possible:
+            log.info("builds_do_not_give_way", because="the account has no `LimitNICE=+0`")
         for number in range(self._count):
             self._seats.append(Seat(number, self._worker(number)))
         await asyncio.gather(*(self._furnish(seat) for seat in self._seats))

@@ -14,9 +14,7 @@ from gateway.supervision import precedence, share
 from gateway.supervision.precedence import Precedence
 from gateway.supervision.worker import WorkerProcess
 
-pytestmark = pytest.mark.skipif(
-    not share.comes_back(), reason="this account may not raise again what it lowered"
-)
+lowers = pytest.mark.skipif(not share.comes_back(), reason="this account may not raise again what it lowered")
 
 
 @pytest_asyncio.fixture
@@ -45,11 +43,13 @@ async def until(child: WorkerProcess, wanted: int) -> None:
             await asyncio.sleep(0.001)
 
 
+@lowers
 async def test_a_child_that_builds_has_its_share_where_nothing_is_decided(builder: WorkerProcess) -> None:
     with begun().builds(builder):
         assert policy(builder) == os.SCHED_BATCH
 
 
+@lowers
 async def test_a_decision_takes_the_processor_from_who_builds_and_gives_it_back(
     builder: WorkerProcess,
 ) -> None:
@@ -60,6 +60,7 @@ async def test_a_decision_takes_the_processor_from_who_builds_and_gives_it_back(
         await until(builder, os.SCHED_BATCH)
 
 
+@lowers
 async def test_a_build_that_begins_beside_a_decision_gives_way_from_its_start_to_its_end(
     builder: WorkerProcess,
 ) -> None:
@@ -76,6 +77,7 @@ async def test_a_build_that_begins_beside_a_decision_gives_way_from_its_start_to
 
 
 # On a machine whose cores are full, what gives way would hardly go on: a tightening must be in force soon.
+@lowers
 @pytest.mark.parametrize(("usual_s", "own_s"), [(0.01, None), (60.0, 0.01)])
 async def test_a_build_gives_way_no_longer_than_it_may(
     builder: WorkerProcess, usual_s: float, own_s: float | None
@@ -89,6 +91,7 @@ async def test_a_build_gives_way_no_longer_than_it_may(
         assert policy(builder) == os.SCHED_BATCH
 
 
+@lowers
 async def test_decisions_one_after_the_other_keep_it_lowered(builder: WorkerProcess) -> None:
     loop, order = asyncio.get_running_loop(), begun(linger_s=0.05)
     with order.builds(builder):
@@ -100,6 +103,7 @@ async def test_decisions_one_after_the_other_keep_it_lowered(builder: WorkerProc
         await until(builder, os.SCHED_BATCH)
 
 
+@lowers
 async def test_who_dies_while_it_gives_way_is_lost_as_ever(builder: WorkerProcess) -> None:
     order = begun(linger_s=60.0, patience_s=1.0)
     order.decides()
