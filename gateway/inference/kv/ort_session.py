@@ -47,7 +47,7 @@ class PagedSession:
         if not self.aliased:
             self._bind_separate_outputs()
         elif self._device == "cpu":
-            self._prepared = Prepared(self._session, self._pools)
+            self._prepared = Prepared(self._session, self._pools, self._frequencies)
 
     def run(self, sequence: Sequence, tokens: Values[Token], appended: Appended) -> NDArray[np.float32]:
         """Logits `[T, vocabulary]` of `tokens`, for which the pool gave `appended` slots of `sequence`."""
@@ -55,40 +55,12 @@ class PagedSession:
         return logits
 
     def run_rows(self, rows: Values[Row]) -> NDArray[np.float32]:
-        """Logits `[B, T, vocabulary]` of B sequences' T tokens each.
-
-        Tables are filled up with page 0 to the longest: its positions come after every query's own.
-        """
+        """Logits `[B, T, vocabulary]` of B sequences' T tokens each."""
         if copies := [copy for row in rows for copy in row.appended.copies]:
             self._copy_pages(copies)
-        count = len(rows[0].tokens)
-        ends = np.array([row.sequence.end for row in rows], dtype=np.int64)
-        positions = ends[:, None] + np.arange(-count, 0, dtype=np.int64)
-        # float64 until the cosine: exact enough for centuries of growing positions
-        angles = positions[:, :, None] * self._frequencies
-        if len(rows) == 1:
-            table = np.array([rows[0].sequence.pages], dtype=np.int64)
-        else:
-            table = np.zeros((len(rows), max(len(row.sequence.pages) for row in rows)), dtype=np.int64)
-            for line, row in zip(table, rows, strict=True):
-                line[: len(row.sequence.pages)] = row.sequence.pages
-        slots = [slot for row in rows for slot in row.appended.slots]
-        feeds: dict[str, NDArray[np.generic]] = {
-            "tokens": np.array([[token.id for token in row.tokens] for row in rows], dtype=np.int64),
-            "fractions": np.array(
-                [[token.fraction for token in row.tokens] for row in rows], dtype=np.float32
-            ),
-            "cos": np.cos(angles, out=self._place(rows, "cos")),
-            "sin": np.sin(angles, out=self._place(rows, "sin")),
-            "query_positions": positions,
-            "first_positions": np.array([row.sequence.first for row in rows], dtype=np.int64),
-            "write_slots": np.array(slots, dtype=np.int64)[:, None],
-            "block_table": table,
-        }
-        if self._prepared is not None and self._prepared.fits(len(rows), count):
-            ready: NDArray[np.float32] = self._prepared.run(feeds)
-            return ready
-        for name, value in feeds.items():
+        if self._prepared is not None and self._prepared.fits(len(rows), len(rows[0].tokens)):
+            return cast("NDArray[np.float32]", self._prepared.run(rows))
+        for name, value in self._feeds(rows).items():
             self._binding.bind_cpu_input(name, value)
         self._binding.bind_output("logits", "cpu")
         self._session.run_with_iobinding(self._binding)
@@ -98,13 +70,33 @@ class PagedSession:
         logits: NDArray[np.float32] = outputs[-1].numpy()
         return logits
 
-    def _place(self, rows: Values[Row], name: str) -> NDArray[np.float32]:
-        """Where the rotation of so many rows and tokens goes, `[B, T, head_dim / 2]`."""
+    def _feeds(self, rows: Values[Row]) -> dict[str, NDArray[np.generic]]:
+        """What the graph reads besides its pools.
+
+        Tables are filled up with page 0 to the longest: its positions come after every query's own.
+        """
         count = len(rows[0].tokens)
-        place = None if self._prepared is None else self._prepared.place(len(rows), count, name)
-        if place is None:
-            return np.empty((len(rows), count, len(self._frequencies)), dtype=np.float32)
-        return cast("NDArray[np.float32]", place)
+        ends = np.array([row.sequence.end for row in rows], dtype=np.int64)
+        positions = ends[:, None] + np.arange(-count, 0, dtype=np.int64)
+        # float64 until the cosine: exact enough for centuries of growing positions
+        angles = positions[:, :, None] * self._frequencies
+        turned = (len(rows), count, len(self._frequencies))
+        table = np.zeros((len(rows), max(len(row.sequence.pages) for row in rows)), dtype=np.int64)
+        for line, row in zip(table, rows, strict=True):
+            line[: len(row.sequence.pages)] = row.sequence.pages
+        slots = [slot for row in rows for slot in row.appended.slots]
+        return {
+            "tokens": np.array([[token.id for token in row.tokens] for row in rows], dtype=np.int64),
+            "fractions": np.array(
+                [[token.fraction for token in row.tokens] for row in rows], dtype=np.float32
+            ),
+            "cos": np.cos(angles, out=np.empty(turned, dtype=np.float32)),
+            "sin": np.sin(angles, out=np.empty(turned, dtype=np.float32)),
+            "query_positions": positions,
+            "first_positions": np.array([row.sequence.first for row in rows], dtype=np.int64),
+            "write_slots": np.array(slots, dtype=np.int64)[:, None],
+            "block_table": table,
+        }
 
     @property
     def page_bytes(self) -> int:
