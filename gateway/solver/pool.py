@@ -343,7 +343,7 @@ class CheckerPool:
         fresh = Seat(seat.number, self._worker(seat.number))
         worn = fresh.worker  # what is closed in the end, whatever happens
         try:
-            await fresh.worker.start()
+            await self._up(fresh)
             while True:
                 while missing := self._sets.keys() - fresh.loaded:
                     await self._give(fresh, self._sets[min(missing)])
@@ -366,11 +366,15 @@ class CheckerPool:
 
     async def _furnish(self, seat: Seat) -> None:
         """Start a seat's worker, give it everything in force, and let it be used."""
-        await seat.worker.start()
-        await seat.ask(Drop(-1))  # its first answer says that it is up
+        await self._up(seat)
         while missing := self._sets.keys() - seat.loaded:
             await self._give(seat, self._sets[min(missing)])
         self._free(seat)
+
+    async def _up(self, seat: Seat) -> None:
+        """Start a seat's worker. Its first answer says that it is up, and Z3's timer with it (see `Desk`)."""
+        await seat.worker.start()
+        await seat.ask(Drop(-1))
 
     async def _on(self, seat: Seat, kept: Kept) -> None:
         """Make sure that a seat has a set; one that ends a worker twice is refused, for the others' sake."""

@@ -16,6 +16,7 @@ import pytest_asyncio
 from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Permitted, Repaired, Undetermined
 from gateway.core.guidance import Guidance, Unguided
+from gateway.solver import seat
 from gateway.solver.check import Checks
 from gateway.solver.permitted_next import Exactly, NotKnown
 from gateway.solver.pool import CheckerPool
@@ -240,6 +241,26 @@ async def test_a_set_is_built_in_the_time_that_nobody_wants_and_all_of_a_worker_
     assert sorted(lowered) == sorted(pool.pids())
     for pid in pool.pids():
         assert os.SCHED_IDLE not in map(os.sched_getscheduler, threads(pid))
+
+
+# Z3's timer is a thread of its own and would be late on a full machine: so would every check's end.
+@pytest.mark.skipif(not share.comes_back(), reason="this account may not raise what it lowered")
+async def test_a_worker_that_replaces_a_worn_one_beside_decisions_has_all_its_threads_as_ever(
+    pool: CheckerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowered, before = who_is_lowered(monkeypatch), pool.pids()
+    pool._precedence.linger_s = 60.0
+    with monkeypatch.context() as worn:
+        worn.setattr(seat, "RECYCLE_CHECKS", 1)
+        await pool.check(Situation().request(proposal()), soon())
+    async with asyncio.timeout(30):
+        while pool.statistics().recycled < 1:  # noqa: ASYNC110  what is awaited is a counter
+            await asyncio.sleep(0.01)
+
+    (fresh,) = set(pool.pids()) - set(before)
+    assert fresh in lowered
+    assert len(threads(fresh)) > 1
+    assert os.SCHED_IDLE not in map(os.sched_getscheduler, threads(fresh))
 
 
 @pytest.mark.skipif(not share.comes_back(), reason="this account may not raise what it lowered")
