@@ -249,7 +249,7 @@ async def test_a_worker_that_replaces_a_worn_one_beside_decisions_has_all_its_th
     pool: CheckerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lowered, before = who_is_lowered(monkeypatch), pool.pids()
-    pool._precedence.linger_s = 60.0
+    pool._precedence.linger_s, pool._precedence.patience_s = 60.0, 3.0
     with monkeypatch.context() as worn:
         worn.setattr(seat, "RECYCLE_CHECKS", 1)
         await pool.check(Situation().request(proposal()), soon())
