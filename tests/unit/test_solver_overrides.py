@@ -67,7 +67,10 @@ def test_critical_rules_and_the_safe_set_refuse_as_before_under_an_override_s25(
         ("pump.range", "is a declared range of `pump`"),
         ("heater.min_on", "is a minimum time of `heater`"),
         ("heater.min_off", "is a minimum time of `heater`"),
+        ("pump", "has no constraint `pump`"),
+        ("nothing.range", "has no constraint `nothing.range`"),
         ("safe_set[1]", "is a part of the safe set"),
+        ("safe_set", "is a part of the safe set"),
         ("terminal[1]", "is a part of the terminal set"),
         ("prefer-slow", "is informational"),
         ("pump-rmap", "did you mean `pump-ramp`"),
@@ -83,12 +86,18 @@ def test_what_may_not_be_overridden_is_refused_with_a_sentence_s25(constraint: s
 
 
 def test_a_module_that_is_not_in_force_and_a_rule_named_twice_are_refused() -> None:
-    with pytest.raises(ModuleRefusedError, match="`boiler` is not in force"):
-        under(replace(RAMP, module="boiler"))
-    with pytest.raises(ModuleRefusedError, match="overridden twice"):
-        under(RAMP, replace(RAMP, reason="again"))
-    with pytest.raises(ModuleRefusedError, match="by one person alone, `anna`"):
-        under(replace(RAMP, confirmed_by="anna"))
+    for asked, source, said in (
+        ([replace(RAMP, module="boiler")], "boiler", "module `boiler` is not in force"),
+        ([RAMP, replace(RAMP, reason="again")], "buffer-tank.json", f"`{RAMP.name}` is overridden twice"),
+        (
+            [replace(RAMP, confirmed_by="anna")],
+            "buffer-tank.json",
+            f"`{RAMP.name}` is overridden by one person alone, `anna`",
+        ),
+    ):
+        with pytest.raises(ModuleRefusedError) as refused:
+            under(*asked)
+        assert str(refused.value) == f"constraint module `{source}`, line 1, column 1: {said}"
 
 
 ANY_RULE = st.sampled_from(
@@ -219,3 +228,15 @@ def test_a_sequence_is_overridden_rule_by_rule_and_never_a_critical_one_s25() ->
     for end in ("order", "min", "max"):
         assert why_not(module, f"cycle.{end}") == ""
         assert "is critical" in why_not(critical, f"cycle.{end}")
+
+
+def test_a_rule_named_as_a_set_or_as_what_is_declared_may_be_overridden_s25() -> None:
+    names = ("terminal", "safe_set", "range", "min_on")
+    module = small(*({"id": name, "kind": "standard", "require": "l <= 4"} for name in names))
+
+    for name in names:
+        assert why_not(module, name) == "", name
+        made = RuleSet.of([module], 1, [replace(RAMP, module=module.id, constraint=name)])
+        assert {r.constraint.id for r in made.rules if r.overridden} == {name}
+    assert "is a declared range of `p`" in why_not(module, "p.range")
+    assert "is a part of the terminal set" in why_not(module, "terminal[1]")
