@@ -82,9 +82,22 @@ def test_going_on_costs_fewer_forwards_than_the_history() -> None:
     whole = engine.forwards
     engine.propose(request(cycles, 61))
     ordinary = engine.forwards - whole
-    engine.propose(request(cycles, 63, 2))
+    at, costs = 61, []
+    for gap in (2, 7, 9, 20):
+        before, at = engine.forwards, at + gap
+        engine.propose(request(cycles, at, gap))
+        costs.append(engine.forwards - before - ordinary)
 
-    assert engine.forwards - whole - ordinary == ordinary + 1 < whole
+    assert costs == [0, 0, 1, 2]  # chunks of 48 tokens beside the one that ends with the measurements
+    assert ordinary + 2 < whole
+
+
+def test_where_the_history_comes_what_was_missed_does_not_count() -> None:
+    engine, twin, cycles = Engine(hopping(), OUTPUTS), Engine(hopping(), OUTPUTS), _cycles(60)
+    both = msgspec.structs.replace(request(cycles, 40, history=True), missed=tuple(cycles[37:40]))
+
+    assert raws(engine, both) == raws(twin, request(cycles, 40, history=True))
+    assert np.array_equal(engine.first_logits("a"), twin.first_logits("a"))
 
 
 def test_the_cycle_that_was_answered_on_counts_as_it_ended() -> None:

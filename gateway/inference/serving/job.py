@@ -54,7 +54,7 @@ class Session:
     def missed(self, request: Propose) -> tuple[Cycle, ...]:
         """The finished cycles that are not whole here; none where the request closes the last one itself."""
         behind = request.cycle - self.cycle
-        return request.missed[-behind:] if behind > 1 else ()
+        return request.missed[-behind:] if behind > 1 and request.history is None else ()
 
     def seen_before(self, request: Propose) -> tuple[float, ...] | None:
         """Measurements one cycle before the request's, where they are known."""
@@ -139,15 +139,7 @@ class Writer:
         began, arrived = time.perf_counter(), time.monotonic()
         if request.history is not None:
             yield from self._prefill(session, request)
-        elif session.missed(request):
-            yield from self._caught_up(session, request)
-        following = request.history is None and request.cycle == session.cycle + 1
-        pending = self._open_cycle(session, request) if following else []
-        if following and self._hop:
-            yield from self._hopped(session, request.cycle)
-            pending = pending if request.cycle % self._hop else []
-        if not following:
-            self._backend.truncate(session.cache, session.base)
+        pending = yield from self._up_to(session, request)
         values = _numbers(request.inputs)
         before = session.seen_before(request)
         observed = self._tokenizer.observe(values)
@@ -218,8 +210,24 @@ class Writer:
         self._backend.truncate(session.cache, keep)
         return actual[same:]
 
-    def _caught_up(self, session: Session, request: Propose) -> Generator[Want, Logits]:
-        """Append the cycles that were missed; the one that was answered on, too, as it ended."""
+    def _up_to(self, session: Session, request: Propose) -> Generator[Want, Logits, list[Token]]:
+        """Leave behind what is finished; tokens that must come before the measurements."""
+        if session.missed(request):
+            return (yield from self._caught_up(session, request))
+        if request.history is not None or request.cycle != session.cycle + 1:
+            self._backend.truncate(session.cache, session.base)
+            return []
+        pending = self._open_cycle(session, request)
+        if self._hop:
+            yield from self._hopped(session, request.cycle)
+            pending = pending if request.cycle % self._hop else []
+        return pending
+
+    def _caught_up(self, session: Session, request: Propose) -> Generator[Want, Logits, list[Token]]:
+        """Append the cycles that were missed; the one that was answered on, too, as it ended.
+
+        What fits into a chunk with the measurements is left to go with them.
+        """
         self._backend.truncate(session.cache, session.base)
         missed, pending = session.missed(request), list[Token]()
         for at, cycle in enumerate(missed, request.cycle - len(missed) + 1):
@@ -229,10 +237,12 @@ class Writer:
                 session.ahead.tokens += tokens
                 yield from self._hopped(session, at)
                 pending = pending if at % self._hop else []
-        for start in range(0, len(pending), PREFILL_CHUNK):
+        while pending and len(pending) + len(self._tokenizer.inputs) > PREFILL_CHUNK:
             self._forget_unseen(session)
-            yield Want(session.cache, pending[start : start + PREFILL_CHUNK], prefill=True)
-        session.base = self._backend.span(session.cache).end
+            yield Want(session.cache, pending[:PREFILL_CHUNK], prefill=True)
+            pending = pending[PREFILL_CHUNK:]
+        session.base = self._backend.span(session.cache).end + len(pending)
+        return pending
 
     def _hopped(self, session: Session, cycle: int) -> Generator[Want, Logits]:
         """Go on from the newest half where the window is full; most of it is computed already."""
