@@ -97,9 +97,7 @@ class Desk:
             case Load():
                 return self._load(ask)
             case Drop(generation):
-                self._loaded.pop(generation, None)
-                self._trials.pop(generation, None)
-                return Done()
+                return self._drop(generation)
             case Check(request, deadline_at):
                 return self._check(request, deadline_at)
             case CheckAnother(proposal, may_repair, deadline_at):
@@ -163,6 +161,13 @@ class Desk:
         if ask.trial:
             self._load_trial(ask, tags, rules)
         return Done(rules.digest, checks.outlines)
+
+    def _drop(self, generation: int) -> Answer:
+        """A set is dropped once another is in force; that one is rehearsed again, for it has become cold."""
+        self._trials.pop(generation, None)
+        if self._loaded.pop(generation, None) is not None and self._loaded:
+            self._rehearse(self._loaded[max(self._loaded)])
+        return Done()
 
     def _rehearse(self, checks: Checks) -> None:
         """One check on the premises told last: what Z3 puts off until its first one no decision has to pay.

@@ -117,6 +117,9 @@ def test_a_set_is_rehearsed_on_the_premises_told_last_and_a_rehearsal_that_fails
         assert isinstance(desk.answer(Kept(demo_rules(generation=generation)).ask([])), Done)
 
     assert seen == [(2, False), (3, False), (4, False)]
+    for gone in (2, 2, 4):
+        assert desk.answer(Drop(gone)) == Done()
+    assert seen[3:] == [(4, False), (3, False)]  # the newest that is left, where anything was dropped
 
 
 def test_many_sets_leave_no_more_behind_than_the_last_two() -> None:
