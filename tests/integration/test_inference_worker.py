@@ -268,6 +268,29 @@ async def test_more_requests_than_there_are_places_are_refused_at_once(engine: M
     assert all("64 requests are with the model already" in str(answer) for answer in refused)
 
 
+async def test_cycles_whose_requests_were_refused_are_made_up_for_without_the_history(
+    engine: ModelEngine,
+) -> None:
+    twin = ModelEngine(BUFFER_TANK, demo_definitions())
+    await twin.start()
+    try:
+        for at in range(8):
+            await _propose(engine, float(at), 44.0 + at)
+            await _propose(twin, float(at), 44.0 + at)
+        told = await asyncio.gather(
+            *(_propose(engine, float(at), 44.0 + at) for at in range(8, 16)), return_exceptions=True
+        )
+        for at in range(8, 16):
+            await _propose(twin, float(at), 44.0 + at)
+        answered = [at for at, answer in enumerate(told) if isinstance(answer, Proposal)]
+
+        assert answered == [0, 1, 2, 3]  # and four were refused
+        assert (await _propose(engine, 16.0)).values == (await _propose(twin, 16.0)).values
+        assert engine.statistics().histories_sent == 1
+    finally:
+        await twin.aclose()
+
+
 async def test_a_replaced_worker_is_warm_before_it_is_ready(engine: ModelEngine) -> None:
     twin = ModelEngine(BUFFER_TANK, demo_definitions())
     await twin.start()
