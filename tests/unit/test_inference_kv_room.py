@@ -54,6 +54,7 @@ def test_room_has_a_limit_beyond_which_the_cold_tier_holds_every_session(tmp_pat
     held = predicted(bundle, many.pages)
 
     assert few.pages == 256
+    assert (few.sessions, many.sessions) == (5, held.sessions)
     assert held.pool <= 256 * 2**20
     assert held.sessions < 10_000
     assert many.cold_pages >= 10_000 * held.session_pages

@@ -35,6 +35,7 @@ class Room:
 
     pages: int
     cold_pages: int
+    sessions: int  # of full length that stand in the pool at once
 
 
 def predicted(bundle: Bundle, pages: int) -> KvBytes:
@@ -64,7 +65,9 @@ def room_for(bundle: Bundle, points: int) -> Room:
     wanted = 1 + (points + 1) * kv.session_pages
     most = max(_LEAST_PAGES, _MOST_POOL_BYTES // kv.page)
     pages = min(max(_LEAST_PAGES, wanted), most)
-    return Room(pages, 4 * _LEAST_PAGES if pages >= wanted else max(4 * _LEAST_PAGES, wanted))
+    sessions = predicted(bundle, pages).sessions
+    cold_pages = 4 * _LEAST_PAGES if pages >= wanted else max(4 * _LEAST_PAGES, wanted)
+    return Room(pages, cold_pages, sessions)
 
 
 def _own_tokens(bundle: Bundle) -> int:

@@ -165,6 +165,8 @@ class EngineWorker:
         if isinstance(self._bundle, Bundle):
             room = room_for(self._bundle, self._points)
             arguments += ["--pages", str(room.pages), "--cold-pages", str(room.cold_pages)]
+            if room.sessions < self._points:
+                log.warning("sessions_take_turns", points=self._points, room_for=room.sessions)
         if self._gives_way:
             arguments += ["--give-way-s", f"{_GIVE_WAY_S:g}"]
         worker = NumberedWorker(_MODULE, arguments, name=name)
