@@ -183,6 +183,14 @@ async def test_a_gateway_may_allow_none_at_all(tmp_path: Path) -> None:
         assert "allows no overrides" in await refused(overriding.request(RAMP, "test", 60.0, "anna"))
 
 
+async def test_s25_the_shortest_and_the_longest_time_may_be_asked_for(tmp_path: Path) -> None:
+    async with Bench(tmp_path).at_work() as (_, overriding):
+        overriding.longest_s = 10.0
+        assert "lasts from 10 s to 10 s" in await refused(overriding.request(RAMP, "test", 10.5, "anna"))
+        await overriding.request(RAMP, "test", 10.0, "anna")
+        assert [s.id for s in overriding.statuses()] == [RAMP]
+
+
 async def test_s25_it_ends_by_itself_before_its_time_is_over(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     async with bench.overridden(60.0) as (registry, overriding):
@@ -264,7 +272,9 @@ async def test_s25_a_release_counts_within_a_second_even_where_the_rules_cannot_
     async with bench.overridden() as (registry, overriding):
         under, bench.lost = bench.active[-1], True
         assert "goes on trying" in await refused(overriding.release(RAMP, "anna", engineer=False))
-        bench.clock.advance(1.0)
+        bench.clock.advance(0.75)
+        assert registry.overrides.overdue(under.overrides) == ""
+        bench.clock.advance(0.25)
         assert registry.overrides.overdue(under.overrides) != ""
 
 
@@ -316,9 +326,9 @@ async def test_a_request_that_nobody_confirms_lapses(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     async with bench.at_work() as (_, overriding):
         await overriding.request(RAMP, "valve test", 60.0, "anna")
-        bench.clock.advance(58.5)
+        bench.clock.advance(58.0)  # the rules without it would have to be made ready at once
         assert "was asked for until" in await refused(overriding.confirm(RAMP, "bert"))
-        bench.clock.advance(1.5)
+        bench.clock.advance(2.0)
         await overriding.settle()
         assert overriding.statuses() == ()
         assert bench.because() == "nobody confirmed it in its time"
