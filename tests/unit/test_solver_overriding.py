@@ -4,118 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from gateway.core.clock import FakeClock
-from gateway.core.errors import GatewayError, StorageError
-from gateway.solver.activation import Activation
 from gateway.solver.acts import Acts
-from gateway.solver.compile import compile_module
-from gateway.solver.module import Module
-from gateway.solver.module_reports import ReportWriter
 from gateway.solver.override_book import OverrideBook
-from gateway.solver.overriding import Overriding
-from gateway.solver.registry import Invariance, Registry
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.seat import PoolError
-from gateway.solver.weakening import weakens
-from tests.unit.solver_demo import BUFFER_TANK, TAGS
-
-RAMP = "buffer-tank/pump-ramp"
-SOURCE = BUFFER_TANK.read_text(encoding="utf-8")
-
-
-def revised(revision: int) -> bytes:
-    return json.dumps({**json.loads(SOURCE), "revision": revision}).encode()
-
-
-@cache
-def compiled(data: bytes, source: str) -> Module:
-    return compile_module(data, source, TAGS)
-
-
-@dataclass
-class Bench:
-    root: Path
-    clock: FakeClock = field(default_factory=FakeClock)
-    active: list[RuleSet] = field(default_factory=list)
-    recorded: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
-    lost: bool = False
-    full: bool = False
-    told: int = 0
-
-    async def activate(self, rules: RuleSet, _trial: RuleSet | None) -> None:
-        if self.lost:
-            raise PoolError("no worker takes it")
-        self.active.append(rules)
-
-    async def record(self, kind: str, who: str, facts: Mapping[str, str]) -> None:
-        if self.full:
-            raise StorageError("disk full")
-        self.recorded.append((kind, who, dict(facts)))
-
-    def kinds(self) -> list[str]:
-        return [kind for kind, _, _ in self.recorded if kind.startswith("override")]
-
-    def because(self) -> str:
-        return self.recorded[-1][2].get("because", "")
-
-    @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[tuple[Registry[RuleSet], Overriding[RuleSet]]]:
-        (self.root / "constraints.d").mkdir(exist_ok=True)
-
-        async def proved(_rules: RuleSet) -> str:
-            return ""
-
-        def changed() -> None:
-            self.told += 1
-
-        registry = Registry(
-            folder=self.root / "constraints.d",
-            activation=Activation(self.root / "state" / "modules"),
-            reports=ReportWriter(self.root / "constraints.d", self.root / "state" / "refusals"),
-            compile=compiled,
-            assemble=RuleSet.of,
-            activate=self.activate,
-            clock=self.clock,
-            weakening="confirm",
-            required=frozenset(),
-            weaker=weakens,
-            invariance=Invariance(lambda: False, lambda _: True, proved),
-            record=self.record,
-            on_change=changed,
-        )
-        await registry.start([])
-        overriding = Overriding(registry, longest_s=3600.0)
-        running = asyncio.create_task(overriding.run())
-        try:
-            if "buffer-tank" not in registry.sets.active:
-                await Acts(registry).load("tank.json", revised(1), "anna")
-            yield registry, overriding
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-
-    @asynccontextmanager
-    async def overridden(
-        self, for_s: float = 600.0
-    ) -> AsyncIterator[tuple[Registry[RuleSet], Overriding[RuleSet]]]:
-        async with self.at_work() as (registry, overriding):
-            await overriding.request(RAMP, "valve test", for_s, "anna")
-            await overriding.confirm(RAMP, "bert")
-            yield registry, overriding
-
-
-async def refused(asking: object) -> str:
-    with pytest.raises(GatewayError) as caught:
-        await asking  # type: ignore[misc]
-    return str(caught.value)
+from tests.unit.overriding_bench import RAMP, SOURCE, Bench, refused, revised
 
 
 async def test_s25_one_asks_another_confirms_and_the_rule_set_has_a_new_identity(tmp_path: Path) -> None:
