@@ -33,7 +33,7 @@ GATES = {
     "iae_over_expert": 1.05,
     "iae_over_pi": 1.0,
     "unlike_iae_over_expert": 1.15,
-    "unlike_iae_over_pi": 1.05,
+    "unlike_iae_over_pi": 1.0,
 }
 RECIPE = "gateway/inference/training/README.md"
 

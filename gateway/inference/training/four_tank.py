@@ -32,6 +32,7 @@ _SUBSTEPS = 5
 _SHAKE, _BEYOND = 0.06, 0.12  # of every outlet and pump in training; plants unlike them are 6 to 12 % off
 _NOISE_CM = 0.1
 _HIGHEST_AIM_CM = 16.5
+_MOST_BIAS_V = 0.6  # what a pump of a disturbed run gives beside what it is told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,19 +84,24 @@ class Tanks:
 
 
 class TanksRun:
-    """A run of one plant: unmeasured flows wander into the lower tanks, aims change every 3 to 6 minutes."""
+    """A run of one plant: unmeasured flows wander into the lower tanks, aims change every 3 to 6 minutes.
+
+    In a disturbed one each pump gives some more or less than it is told, always: what an integral is for.
+    """
 
     def __init__(self, seed: int, dice: random.Random, draw: Draw) -> None:
         self._dice = random.Random(seed + 3_000_003)  # noqa: S311  # a reproducible plant, not a secret
         self._tanks = _drawn(self._dice, draw)
         self._levels: Values = Tanks().rest((3.0, 3.0))
         self._added = (0.0, 0.0)
+        self._bias = (0.0, 0.0)
         self.in_force: Values = (3.0, 3.0)
         if draw == "disturbed":
             self._levels = tuple(dice.uniform(0.5, 18.5) for _ in range(2)) + tuple(
                 dice.uniform(0.2, 8.0) for _ in range(2)
             )
             self.in_force = round(dice.uniform(0, FULL_V), 2), round(dice.uniform(0, FULL_V), 2)
+            self._bias = dice.uniform(-_MOST_BIAS_V, _MOST_BIAS_V), dice.uniform(-_MOST_BIAS_V, _MOST_BIAS_V)
         self._left = 0
         self._new_aims()
 
@@ -112,7 +118,8 @@ class TanksRun:
             min(1.5, max(-1.5, 0.995 * value + self._dice.uniform(-0.15, 0.15))) for value in self._added
         )
         self._added = one, two
-        self._levels = self._tanks.step(self._levels, acted, self._added)
+        given = tuple(max(0.0, volt + more) for volt, more in zip(acted, self._bias, strict=True))
+        self._levels = self._tanks.step(self._levels, given, self._added)
         self._left -= 1
         if self._left <= 0:
             self._new_aims()

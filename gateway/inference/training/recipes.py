@@ -94,7 +94,7 @@ RECIPES = {
         round_steps=300,
     ),
     "four-tank": Recipe(
-        revision=1,
+        revision=2,
         description="Leads the lower levels of the quadruple tank to their aims, inside its limits.",
         plant=FOUR_TANK,
         expert="constraint-aware",
@@ -103,11 +103,11 @@ RECIPES = {
         runs=400,
         cycles=160,
         short=Crop(12, 32),
-        long=Crop(40, 12),
+        long=Crop(40, 16),
         short_steps=800,
-        long_steps=900,
+        long_steps=1400,
         rounds=2,
-        round_steps=300,
+        round_steps=400,
     ),
     "reckless": Recipe(
         revision=2,
