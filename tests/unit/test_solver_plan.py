@@ -68,6 +68,46 @@ def test_what_moves_within_a_stretch_is_its_share_of_a_step() -> None:
     assert form.terms == {"x:L": 1 - share / 10, "m0:Q": share / 2, "e0:P": -share / 4, "d0:w": share}
 
 
+# Counts and truths are told apart value by value; what is measured in decimals never is.
+def test_what_counts_in_whole_numbers_is_told_apart_from_what_does_not() -> None:
+    rules = [
+        {"id": f"r{k}", "kind": "standard", "require": r}
+        for k, r in enumerate(("n <= 9 or b", "l <= 3", "m == auto"))
+    ]
+    found = condense(RuleSet.of([small(*rules)], 1), DELAY, HOLD)
+    assert set(found.whole) == {"x:N", "x:B", "x:M"}
+
+
+# A rule that looks back is about the change the proposal makes, however long the plan is.
+def test_what_looks_back_is_asked_of_the_proposal_and_of_nothing_the_backup_does_later() -> None:
+    look_back = {
+        "id": "slow",
+        "kind": "standard",
+        "require": "abs(rate(p)) <= 10 and (prev(h) iff h)",
+        "always": True,
+    }
+    plain = {"id": "plain", "kind": "standard", "require": "p <= 90"}
+    backup = [{"p": "ramp(0, 5)"}, {"h": "hold"}, {"s": "hold"}]
+    module = small(
+        look_back, plain, dynamics={"l": "l + 0.01*p"}, backup=backup, terminal=["p <= 0"], horizon=4
+    )
+    found = condense(RuleSet.of([module], 1), DELAY, HOLD)
+    names = [found.rules[d.rule].constraint.id for d in found.duties]
+
+    assert "slow" in names
+    assert not [
+        d for d, name in zip(found.duties, names, strict=True) if name in {"slow", "plain"} and d.backup >= 0
+    ]
+    assert not [d for d, name in zip(found.duties, names, strict=True) if name == "slow" and d.old]
+
+
+def test_values_one_step_ago_are_the_record_s_for_outputs_and_the_last_check_s_for_readings() -> None:
+    looking = {"id": "r", "kind": "standard", "require": "prev(l) <= 3 and prev(p) <= 90 and rate(l) <= 1"}
+    found = condense(RuleSet.of([small(looking)], 1), DELAY, HOLD)
+    (duty,) = (d for d in found.duties if found.rules[d.rule].constraint.id == "r")
+    assert symbols(duty.formula) == {"was:L", "old:P", "x:L"}
+
+
 def test_s4_where_the_proposal_acts_at_once_nothing_is_owed_with_the_values_in_force() -> None:
     found = condense(rule_set(), Fraction(0), HOLD)
     assert not any(duty.old for duty in found.duties)
