@@ -63,18 +63,18 @@ async def _alone(served: ServedModel) -> None:
 
 
 async def test_a_hundred_swaps_under_load_lose_nothing_and_leave_nothing_behind(tmp_path: Path) -> None:
-    second = Path(shutil.copytree(BUFFER_TANK, tmp_path / "second"))
-    served = ServedModel("buffer-tank", [BUFFER_TANK], _make)
+    first, second = (Path(shutil.copytree(each, tmp_path / each.name)) for each in (BUFFER_TANK, RECKLESS))
+    served = ServedModel("buffer-tank", [first], _make)
     served.recall(full_pasts())  # as long as it gets: what grows after that is a leak
     await served.start()
     load, until = Load(served, PER_S, DEADLINE_S), asyncio.Event()
     try:
         loading = asyncio.create_task(load.run(until))
         try:
-            await swap(served, (RECKLESS, second), SETTLING)
+            await swap(served, (second, first), SETTLING)
             await _alone(served)
             before = _held(served)
-            took = sorted(await swap(served, (RECKLESS, second), SWAPS))
+            took = sorted(await swap(served, (second, first), SWAPS))
             await _alone(served)
             after = _held(served)
         finally:
