@@ -81,7 +81,12 @@ def decision_view(decision: DecisionView) -> Json:
         "rule_set": {"generation": decision.generation, "digest": decision.rule_set_digest},
         "certificate_digest": decision.certificate_digest,
         "timings_ms": decision.timings_ms,
-        "model": {"digest": decision.model_digest, "confidence": decision.confidence},
+        "model": {
+            "digest": decision.model_digest,
+            "confidence": decision.confidence,
+            "decoding": decision.decoding,
+            "shortlist": decision.shortlist,
+        },
     }
 
 

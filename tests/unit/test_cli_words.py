@@ -140,6 +140,12 @@ def test_explain_tells_verdict_then_setpoints_then_evidence() -> None:
     assert places == sorted(places)
 
 
+def test_explain_says_which_of_a_models_proposals_it_is_about_and_what_became_of_the_others() -> None:
+    told = "proposal 2 of 4 of the model; not permitted: 1 by `tank/no-overflow`"
+    assert f"{told} (information; each was checked as if it were alone)" in explained(a_view(shortlist=told))
+    assert "proposal" not in explained(a_view(shortlist="")).replace("proposal:", "")
+
+
 def test_explain_shows_words_with_brackets_as_they_are() -> None:
     assert "unit [bold]m[/bold]" in explained(a_view(outcome="rejected", reason="unit [bold]m[/bold]"))
 
