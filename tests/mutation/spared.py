@@ -6,6 +6,9 @@ _NEVER_LEFT_OUT = "every duty is made with all of its parts"
 _THERE_ANYWAY = "both ends of the plan are cuts anyway"
 _A_NAME = "any other word than `safe` and `terminal` means the same"
 _A_BUDGET = "how long one query may take is tuned, not right or wrong"
+_BELOW_0 = "any number below 0 is none"
+_NEVER_FIRST = "the backup never acts in the first segment of a plan"
+_AS_MANY = "there are as many of the one as of the other"
 _NO_CHANGE = "a change of nothing never comes so far"
 _ONE_SIDE = "a value is rounded towards whatever lies on that side of it"
 _A_SETTING = "either simplex of Z3 gives the same answers, one sooner"
@@ -17,6 +20,11 @@ SPARED: dict[str, dict[str, str]] = {
         "backup: int = -1  # none [USub -> UAdd]": _NEVER_LEFT_OUT,
         "drift: int = -1  # the instant itself [1 -> 2]": _NEVER_LEFT_OUT,
         "backup: int = -1  # none [1 -> 2]": _NEVER_LEFT_OUT,
+        "def duty(self, index: int, rule: Rule, instant: int, *, old: bool = False, backup: int = -1) "
+        "-> Duty: [1 -> 2]": _BELOW_0,
+        'prefix = f"b{backup}" if backup >= 0 else "old" if old else "new" [GtE -> Gt]': _NEVER_FIRST,
+        'prefix = f"b{backup}" if backup >= 0 else "old" if old else "new" [0 -> 1]': _NEVER_FIRST,
+        "for index, (rule, key) in enumerate(zip(everything, names, strict=True)): [True -> False]": _AS_MANY,
         "if 0 < delay < end: [Lt -> LtE]": _THERE_ANYWAY,
         "while at < end: [Lt -> LtE]": _THERE_ANYWAY,
         "return \"rule\" ['rule' -> 'rule~']": _A_NAME,

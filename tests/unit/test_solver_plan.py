@@ -10,7 +10,7 @@ from gateway.core.ports import InForce
 from gateway.core.tag import TagId
 from gateway.solver.affine import Affine, atoms, symbols
 from gateway.solver.check import Checks
-from gateway.solver.condense import Plan, condense
+from gateway.solver.condense import Plan, condense, keys
 from gateway.solver.query import Query
 from gateway.solver.ruleset import RuleSet
 from gateway.solver.shelf import Shelf
@@ -99,6 +99,30 @@ def test_what_looks_back_is_asked_of_the_proposal_and_of_nothing_the_backup_does
         d for d, name in zip(found.duties, names, strict=True) if name in {"slow", "plain"} and d.backup >= 0
     ]
     assert not [d for d, name in zip(found.duties, names, strict=True) if name == "slow" and d.old]
+
+
+# The key of a rule is of all that its duties and their terms follow from, and of nothing else.
+@pytest.mark.parametrize(
+    ("changed", "differ"),
+    [
+        ({"g": {"error": "0.2"}}, {"plain", "back"}),
+        ({"t": {"range": ["0", "80"]}}, {"other"}),
+        ({"p": {"range": ["0", "90"]}}, {"out"}),
+        ({"q": {"max_rate": "3 m3/h/s"}}, {"plain", "back", "other", "out"}),  # the level moves with it
+    ],
+)
+def test_s3_a_premise_makes_another_key_of_the_rules_that_it_is_a_premise_of(
+    changed: dict[str, dict[str, object]], differ: set[str]
+) -> None:
+    said = {"plain": "g <= 4", "back": "prev(g) <= 5", "other": "t <= 70", "out": "rate(p) <= 9"}
+    rules = [{"id": name, "kind": "standard", "require": require} for name, require in said.items()]
+    dynamics = {"l": "l + 0.01*q"}
+    one, other = (
+        RuleSet.of([small(*rules, dynamics=dynamics, variables=variables)], 1) for variables in ({}, changed)
+    )
+    told = [r.constraint.id for r in one.rules]
+    pairs = zip(told, keys(one, DELAY, HOLD), keys(other, DELAY, HOLD), strict=True)
+    assert {name for name, before, after in pairs if before != after} & said.keys() == differ
 
 
 def test_values_one_step_ago_are_the_record_s_for_outputs_and_the_last_check_s_for_readings() -> None:
