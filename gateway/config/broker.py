@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.config.model import MqttSection, is_loopback
+from gateway.config.keys import is_loopback
+from gateway.config.model import MqttSection
 from gateway.config.positions import Loc
 
 _OTHERS = 0o007

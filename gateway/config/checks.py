@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.config.broker import broker_problems
-from gateway.config.model import ConfigFile, DecisionPoint, Device, HandOver, TagRow, is_loopback
+from gateway.config.inference import inference_problems
+from gateway.config.keys import is_loopback
+from gateway.config.model import ConfigFile, DecisionPoint, Device, HandOver, TagRow
 from gateway.config.partial import Place, last_place
 from gateway.config.positions import Loc, Node
 from gateway.config.problems import Problems, nearest
@@ -71,6 +73,8 @@ class _Checks:
         self._listeners()
         for key, sentence in broker_problems(self.file.mqtt):
             self._add(("mqtt", *key), sentence)
+        for name, sentence in inference_problems(self.file.inference):
+            self._add(("inference", name), sentence)
         for c, channel in enumerate(self.file.channel):
             for d, device in enumerate(channel.device):
                 self._device(device, ("channel", c, "device", d))

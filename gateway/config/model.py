@@ -2,89 +2,31 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    ValidationInfo,
-    field_validator,
+from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator
+
+from gateway.config.inference import InferenceSection
+from gateway.config.keys import (
+    Bit,
+    Duration,
+    Endpoint,
+    FileBeside,
+    Name,
+    Period,
+    Port,
+    RawType,
+    Register,
+    Section,
+    Table,
+    TagName,
+    WordOrder,
 )
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|min|h)")
 _PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")  # Ed25519
-_SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "min": Decimal(60), "h": Decimal(3600)}
-_WORD_ORDERS = ("ABCD", "CDAB", "BADC", "DCBA")
-
-
-def parse_duration(value: object) -> float:
-    """Seconds of a text such as `100 ms`, `1.5 s`, `2 min`, `1 h`; `ValueError` says how to write one."""
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f'`{value}` is not a duration; write a number and a unit, such as "100 ms" or "1 s"')
-    return float(Decimal(match[1]) * _SECONDS[match[2]])
-
-
-def _positive(value: float) -> float:
-    if value <= 0:
-        raise ValueError("the duration must be longer than nothing")
-    return value
-
-
-def _beside(value: Path, info: ValidationInfo) -> Path:
-    """A relative path starts at the folder of the configuration file."""
-    folder = (info.context or {}).get("folder", Path())
-    return Path(folder) / value
-
-
-def _endpoint(value: str) -> str:
-    host, colon, port = value.rpartition(":")
-    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
-        raise ValueError(f"`{value}` is not an endpoint; write host:port, such as 192.0.2.10:502")
-    return value
-
-
-def _word_order(value: str) -> str:
-    if value not in _WORD_ORDERS:
-        raise ValueError(f"`{value}` is not a byte order; known: {', '.join(_WORD_ORDERS)}")
-    return value
-
-
-def is_loopback(host: str) -> bool:
-    """True where only this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-Duration = Annotated[float, BeforeValidator(parse_duration)]  # seconds
-Period = Annotated[float, BeforeValidator(parse_duration), AfterValidator(_positive)]  # seconds, > 0
-FileBeside = Annotated[Path, AfterValidator(_beside)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
-TagName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]*$", max_length=128)]
-Endpoint = Annotated[str, AfterValidator(_endpoint)]
-WordOrder = Annotated[str, AfterValidator(_word_order)]
-Port = Annotated[StrictInt, Field(ge=0, le=65535)]  # 0: any free one
-Register = Annotated[StrictInt, Field(ge=0, le=65535)]
-Bit = Annotated[int, Field(ge=0, le=15)]
-Table = Literal["holding", "input", "coil", "discrete"]
-RawType = Literal["bool", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
-
-
-class Section(BaseModel):
-    """A table of the file: unknown keys are refused, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=False)
 
 
 class GatewaySection(Section):
@@ -345,7 +287,7 @@ class DecisionPoint(Section):
     deadline: Period
     priority: Literal["P0", "P1", "P2"] = "P1"
     fallback: tuple[Literal["backup", "value_in_force", "value"], ...] = ("backup", "value_in_force")
-    fallback_values: dict[TagName, Decimal] = {}
+    fallback_values: dict[TagName, Decimal] = Field(default_factory=dict)
     required_modules: tuple[Name, ...] = ()
     max_skew: Period = 0.2
     write_delay: Duration = 0.05
@@ -367,6 +309,7 @@ class ConfigFile(Section):
     opcua: OpcUaSection | None = None
     mqtt: MqttSection | None = None
     web: WebSection | None = None
+    inference: InferenceSection = InferenceSection()
     solver: SolverSection = SolverSection()
     modules: ModulesSection = ModulesSection()
     access: AccessSection = AccessSection()

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from gateway.config.model import parse_duration
+from gateway.config.keys import parse_duration
 from gateway.config.problems import nearest
 from gateway.core.clock import Clock
 from gateway.core.decision import DecisionId, Mode, PointId, Rejected, RequestClass

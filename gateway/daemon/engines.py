@@ -45,7 +45,14 @@ def _maker(
 
     def make(folder: Path, on_lost: Callable[[], None]) -> ModelEngine:
         made = ModelEngine(
-            folder, store.definitions, clock=clock, slowest_ms=slowest, points=len(points), on_lost=on_lost
+            folder,
+            store.definitions,
+            config.inference.provider,
+            require_cuda=config.inference.require_cuda,
+            clock=clock,
+            slowest_ms=slowest,
+            points=len(points),
+            on_lost=on_lost,
         )
         for point in points:
             check_point(made.bundle, point.id, point.inputs, point.outputs)

@@ -211,6 +211,7 @@ class House:
     def publish_state(self) -> None:
         """The whole picture to everybody who looks."""
         self._override_news.tell(self.overriding.states())
+        self.models.places.tell()
         self.link.publish(self.overview.gateway())
         items: list[FeedItem] = [*self.overview.points(), *self.models.states()]
         for item in items:

@@ -25,7 +25,9 @@ from gateway.core.health import PartHealth
 from gateway.daemon.access import Role
 from gateway.daemon.asks import Verb
 from gateway.daemon.model_book import ModelBook, ServedBundle
+from gateway.daemon.places import Places, RaiseAlarm
 from gateway.inference.client.model_engine import ModelEngine
+from gateway.inference.client.place import Place
 from gateway.inference.client.served import ServedModel
 from gateway.link.messages import ModelState
 from gateway.pipeline.point import Point
@@ -50,16 +52,6 @@ class ArmedPoints(Protocol):
         ...
 
 
-class RaiseAlarm(Protocol):
-    """The reporter's."""
-
-    def __call__(
-        self, source: str, *, active: bool, acknowledged: bool, cause: str, consequence: str, action: str
-    ) -> None:
-        """One alarm, on or off."""
-        ...
-
-
 class Models:
     """People's verbs over the models, and the one thing the gateway does by itself: going back."""
 
@@ -81,6 +73,7 @@ class Models:
         self._may_keep_armed = may_keep_armed
         self._losses: dict[str, deque[float]] = {name: deque(maxlen=LOST_TIMES) for name in served}
         self._last_refusal: dict[str, str] = {}
+        self.places = Places({n: partial(_place, m) for n, m in served.items()}, raise_alarm)
         self._going_back: asyncio.Queue[str] = asyncio.Queue()
         for name, model in served.items():
             model.on_lost = partial(self._lost, name)
@@ -164,6 +157,7 @@ class Models:
             PartHealth(f"model {name}", model.ready, "ok" if model.ready else "its worker is being replaced")
             for name, model in self._served.items()
         ]
+        parts += self.places.health()
         if problem := self._book.problem:
             parts.append(PartHealth("models", ok=False, text=problem))
         for name, model in self._served.items():
@@ -282,7 +276,7 @@ class Models:
 
     def _state(self, name: str) -> ModelState:
         model, held = self._served[name], self._book.of(name)
-        bundle, counted = model.bundle, model.swap_statistics()
+        bundle, counted, place = model.bundle, model.swap_statistics(), model.engine.place
         return ModelState(
             id=name,
             bundle=bundle.directory.name,
@@ -298,6 +292,9 @@ class Models:
             refused=counted.swaps_failed,
             last_refusal=self._last_refusal.get(name, ""),
             costs_ms=model.engine.costs_ms(),
+            provider=place.actual if place is not None else "",
+            asked_provider=place.asked if place is not None else "",
+            fell_back=self.places.fell_back(name),
         )
 
     async def _ask_list(self, _args: dict[str, Any], _who: str, _role: Role) -> object:
@@ -315,6 +312,10 @@ class Models:
     async def _ask_roll_back(self, args: dict[str, Any], who: str, _role: Role) -> object:
         await self.roll_back(str(args.get("model") or ""), who, keep_armed=bool(args.get("keep_armed")))
         return self.states()
+
+
+def _place(model: ServedModel) -> Place | None:
+    return model.engine.place
 
 
 def _next(fresh: ModelEngine, before: ServedBundle) -> ServedBundle:

@@ -102,6 +102,7 @@ class Ready(_Message, frozen=True):
     chunk_ms: float  # one chunk of it
     widest: int  # requests that one forward may hold
     batch_independent: bool  # shown at the start: an answer is the same bits alone and beside others
+    ep_expected: str = ""  # where `ep_requested` would run, by the devices that are there
     steps_ms: tuple[tuple[int, float], ...] = ()  # requests in a forward, and one token's forward of so many
 
 

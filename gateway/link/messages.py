@@ -101,6 +101,9 @@ class ModelState(msgspec.Struct, frozen=True, tag="model"):
     refused: int = 0  # bundles that did not take over, since start
     last_refusal: str = ""  # why the newest of them did not; empty once another one has
     costs_ms: dict[str, float] = {}  # what work costs here: decision, slow, prefill, chunk, step_of_<rows>
+    provider: str = ""  # where its newest worker runs
+    asked_provider: str = ""  # auto, cpu, cuda:N
+    fell_back: str = ""  # why it does not run where it should
 
 
 class DecisionView(msgspec.Struct, frozen=True, tag="decision"):
@@ -141,7 +144,7 @@ class DecisionView(msgspec.Struct, frozen=True, tag="decision"):
 class Alarm(msgspec.Struct, frozen=True, tag="alarm"):
     """One standing alarm per source (S28); inactive and acknowledged ends it."""
 
-    source: str  # `point:<id>`, `link:<id>`, `module:<id>`, `audit`
+    source: str  # `point:<id>`, `link:<id>`, `module:<id>`, `provider:<model>`, `audit`
     active: bool
     acknowledged: bool
     severity: int  # 1-1000, OPC 10000-9

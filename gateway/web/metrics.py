@@ -27,6 +27,7 @@ _COVERAGE: Mapping[str, tuple[Callable[[ConstraintCoverage], float | None], str]
     "least_margin": (lambda c: c.least_margin, "Least margin so far, in its own unit"),
 }
 _READY = "1 while that bundle serves the model and can be asked"
+_FELL_BACK = "1 while the model does not run on the provider that was asked for"
 _COST = "What work of a model takes here, as measured when it got ready"
 _NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -74,6 +75,10 @@ def exposition(mirror: Mirror) -> str:
         (m.id, m.bundle, m.digest): float(m.state == "ready") for m in mirror.models.values()
     }
     lines += _labelled("o3_model_ready", _READY, ("model", "bundle", "digest"), serving)
+    fell_back: dict[tuple[str, ...], float] = {
+        (m.id, m.asked_provider, m.provider): float(bool(m.fell_back)) for m in mirror.models.values()
+    }
+    lines += _labelled("o3_model_fell_back", _FELL_BACK, ("model", "asked", "provider"), fell_back)
     costs: dict[tuple[str, ...], float] = {
         (m.id, work): ms for m in mirror.models.values() for work, ms in m.costs_ms.items()
     }

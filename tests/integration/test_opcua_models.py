@@ -33,6 +33,9 @@ SERVING = ModelState(
     refused=1,
     last_refusal=WHY,
     costs_ms={"decision": 1.5, "step_of_8": 0.4},
+    provider="CPUExecutionProvider",
+    asked_provider="cuda:0",
+    fell_back="`cuda:0` was asked for and the model runs on CPUExecutionProvider",
 )
 KEEP, LEAVE = (ua.Variant(kept, ua.VariantType.Boolean) for kept in (True, False))
 
@@ -86,6 +89,8 @@ async def test_nodes_say_which_bundle_serves_and_what_was_refused(gateway: Rig) 
     assert (await shown("Bundle"), await shown("Digest"), await shown("By")) == ("first", "d52aca47", "anna")
     assert (await shown("Swaps"), await shown("Refused"), await shown("LastRefusal")) == (3, 1, WHY)
     assert json.loads(await shown("CostsMs"))["step_of_8"] == 0.4
+    assert (await shown("AskedProvider"), await shown("Provider")) == ("cuda:0", "CPUExecutionProvider")
+    assert await shown("FellBack") == SERVING.fell_back
     assert await shown("Points") == ["buffer-tank"]
 
     gateway.main.publish(msgspec.structs.replace(SERVING, bundle="second", last_refusal=""))

@@ -17,6 +17,7 @@ from gateway.core.decision import Mode, PointId
 from gateway.core.errors import GatewayError, InferenceError, StorageError
 from gateway.daemon.model_book import ModelBook, ServedBundle
 from gateway.daemon.models import LOST_TIMES, LOST_WITHIN_S, Models
+from gateway.inference.client.place import CPU, Place
 from gateway.inference.client.served import SwapStatistics
 from gateway.pipeline.point import Point
 from tests.fakes.pipeline import House
@@ -31,6 +32,7 @@ class FakeModel:
         self.on_lost: Callable[[], None] | None = None
         self.passed_over: list[str] = []
         self.ready, self.swapping, self.swaps, self.refused = True, False, 0, 0
+        self.place: Place | None = Place("auto", CPU, CPU)
         self.engine = self._engine(folder)
         self.refuses = ""
         self.breaks_after_agreement = ""
@@ -54,7 +56,7 @@ class FakeModel:
         digest = json.loads((folder / "bundle.json").read_text())["digest"]
         manifest = SimpleNamespace(id=folder.name, revision=1)
         bundle = SimpleNamespace(directory=folder, digest=digest, manifest=manifest)
-        return SimpleNamespace(bundle=bundle, costs_ms=lambda: {"decision": 1.5})
+        return SimpleNamespace(bundle=bundle, costs_ms=lambda: {"decision": 1.5}, place=self.place)
 
     def swap_statistics(self) -> SwapStatistics:
         return SwapStatistics(self.swaps, self.refused, 0)
@@ -158,6 +160,18 @@ async def test_a_bundle_that_cannot_serve_leaves_everything_and_is_told(rig: Rig
     assert rig.serving() == MODEL
     assert rig.book.of(MODEL) is None
     assert [kind for kind, _, _ in rig.records] == ["model-refused"]
+
+
+async def test_a_model_that_fell_back_to_the_processor_is_an_alarm_and_part_of_its_state(rig: Rig) -> None:
+    rig.model.place = rig.model.engine.place = Place("cuda:0", CPU, CPU)
+    rig.models.places.tell()
+
+    (alarm,) = rig.alarms
+    (state,) = rig.models.states()
+    assert (alarm["source"], alarm["active"]) == (f"provider:{MODEL}", True)
+    assert (state.provider, state.asked_provider) == (CPU, "cuda:0")
+    assert state.fell_back == alarm["cause"]
+    assert [(part.part, part.ok) for part in rig.models.health()][1:] == [(f"provider of {MODEL}", False)]
 
 
 async def test_the_newest_refusal_stands_until_another_bundle_takes_over(rig: Rig) -> None:

@@ -13,6 +13,7 @@ from gateway.core.errors import InferenceError, WorkerLostError
 from gateway.inference.bundle.any_bundle import AnyBundle
 from gateway.inference.bundle.kv_bytes import room_for
 from gateway.inference.bundle.manifest import Bundle
+from gateway.inference.client.place import CUDA, Place
 from gateway.inference.messages import (
     Answer,
     Cancel,
@@ -40,7 +41,6 @@ _RAISED_S = 5.0
 _WARM_S = 2.0  # readiness does not wait longer for sessions that are made ready
 _MOST_WARMED = 32
 _BACK_OFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)
-_CUDA = "CUDAExecutionProvider"
 
 
 class EngineWorker:
@@ -83,6 +83,12 @@ class EngineWorker:
         return self._process.pid if self._process is not None else None
 
     @property
+    def place(self) -> Place | None:
+        """Where the newest worker runs; None before there was one."""
+        report = self.report
+        return Place(self.provider, report.ep_expected, report.ep_actual) if report is not None else None
+
+    @property
     def up(self) -> bool:
         """True while requests may be sent."""
         return self._up.is_set()
@@ -93,7 +99,7 @@ class EngineWorker:
         One that `gives_way` takes only time that nobody else wants, until `serve`; some seconds at the most.
         """
         self._gives_way = gives_way
-        first = await self._spawned()
+        first = await self._spawned(self.provider)
         self._keeper = asyncio.create_task(self._keep(first), name=f"engine-{self._bundle.manifest.id}")
 
     async def serve(self) -> None:
@@ -157,11 +163,11 @@ class EngineWorker:
             raise WorkerLostError(message)
         return decode_reply(await self._process.ask(encode(request), timeout_s))
 
-    async def _spawned(self) -> NumberedWorker:
-        """A new worker that has loaded the bundle, made the current one."""
+    async def _spawned(self, provider: str) -> NumberedWorker:
+        """A new worker on `provider` that has loaded the bundle, made the current one."""
         began = time.monotonic()
         name = f"engine-{self._bundle.manifest.id}"
-        arguments = ["--bundle", str(self._bundle.directory), "--provider", self.provider]
+        arguments = ["--bundle", str(self._bundle.directory), "--provider", provider]
         if isinstance(self._bundle, Bundle):
             room = room_for(self._bundle, self._points)
             arguments += ["--pages", str(room.pages), "--cold-pages", str(room.cold_pages)]
@@ -232,10 +238,10 @@ class EngineWorker:
                 "the bundle changed on disk since it was checked: restart the gateway to take the new one"
             )
             raise InferenceError(message)
-        if self._require_cuda and reply.ep_actual != _CUDA:
+        if self._require_cuda and reply.ep_actual != CUDA:
             message = (
-                f"CUDA is required but the session runs on {reply.ep_actual}: "
-                "remove `require_cuda` or add a GPU"
+                f"CUDA is required but the session runs on {reply.ep_actual}: add a GPU with its driver and "
+                "cuDNN, or remove `require_cuda`"
             )
             raise InferenceError(message)
         if self._slowest_ms is not None and reply.slow_ms > self._slowest_ms:
@@ -259,11 +265,13 @@ class EngineWorker:
             worker = await self._replaced()
 
     async def _replaced(self) -> NumberedWorker:
+        """Where it was asked for, or in turn on the processor unless CUDA is required: a device may go."""
+        turns = (self.provider, self.provider if self._require_cuda else "cpu")
         attempt = 0
         while True:
             await asyncio.sleep(_BACK_OFF_S[min(attempt, len(_BACK_OFF_S) - 1)])
             try:
-                return await self._spawned()
+                return await self._spawned(turns[attempt % 2])
             except InferenceError as exc:
                 attempt += 1
                 self.problem = str(exc)

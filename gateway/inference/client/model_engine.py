@@ -23,6 +23,7 @@ from gateway.inference.client.counters import EngineStatistics, shown_costs, sho
 from gateway.inference.client.engine_worker import EngineWorker
 from gateway.inference.client.guiding import proposal_of
 from gateway.inference.client.past import Moment
+from gateway.inference.client.place import Place
 from gateway.inference.client.point_proposer import PointProposer
 from gateway.inference.client.point_state import Held, PointState, request_of
 from gateway.inference.client.values import in_force_text, input_text, limits_of
@@ -89,6 +90,11 @@ class ModelEngine:
     def ready(self) -> bool:
         """True while a worker can be asked."""
         return self._worker.up
+
+    @property
+    def place(self) -> Place | None:
+        """Where the newest worker runs; None before there was one."""
+        return self._worker.place
 
     async def start(self, *, gives_way: bool = False) -> None:
         """Return when the first worker is ready; raises `InferenceError` when the bundle cannot be served."""

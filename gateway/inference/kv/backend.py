@@ -26,6 +26,7 @@ class ProviderTruth:
     requested: str
     actual: str
     runtime: str  # onnxruntime's version
+    expected: str = ""  # what the session was to be made with, by the devices that are there
 
 
 class PoolExhaustedError(InferenceError):

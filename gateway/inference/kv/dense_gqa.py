@@ -38,14 +38,17 @@ class DenseGqa(Exported[_Content]):
         architecture = self._architecture
         shape = (1, architecture.heads, self.longest, architecture.head_dim)
         return tuple(
-            onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(shape, dtype=self.kind), self.device, 0)
+            onnxruntime.OrtValue.ortvalue_from_numpy(
+                np.zeros(shape, dtype=self.kind), self.device, self.number
+            )
             for _ in self.past
         )
 
     def copied(self, content: _Content) -> _Content:
         """See `Exported`."""
         return tuple(
-            onnxruntime.OrtValue.ortvalue_from_numpy(part.numpy().copy(), self.device, 0) for part in content
+            onnxruntime.OrtValue.ortvalue_from_numpy(part.numpy().copy(), self.device, self.number)
+            for part in content
         )
 
     def bytes_of(self, content: _Content) -> int:

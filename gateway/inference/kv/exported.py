@@ -20,7 +20,7 @@ from gateway.core.errors import InferenceError
 from gateway.inference.bundle.manifest import Architecture
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.kv.backend import CacheId, PoolExhaustedError, PoolStatistics, ProviderTruth, Span
-from gateway.inference.kv.ort_session import Provider, device_of, open_session
+from gateway.inference.kv.ort_session import Provider, device_of, number_of, open_session
 
 H = TypeVar("H")
 
@@ -54,7 +54,7 @@ class Exported(ABC, Generic[H]):
         self._held: dict[CacheId, tuple[H, int]] = {}  # content and tokens
         self._numbers = itertools.count(1)
         self._peak_used = self._allocations = self._refused = 0
-        self.longest, self.device = longest, device_of(self._truth)
+        self.longest, self.device, self.number = longest, device_of(self._truth), number_of(provider)
         if said := self.unfit():
             message = f"model `{model}` {said}"
             raise InferenceError(message)

@@ -21,7 +21,7 @@ from gateway.inference.kv.block_pool import Appended, Sequence
 from gateway.inference.kv.prepared import Prepared
 from gateway.inference.kv.rows import Row
 
-Provider = Literal["auto", "cpu", "cuda"]
+Provider = str  # auto, cpu, cuda (the first device) or cuda:N
 _POOL_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
 _FATAL = 4  # what fails is raised; a shape that an export declares otherwise is warned of with every answer
 _NAMES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
@@ -36,7 +36,7 @@ class PagedSession:
         self._architecture, self._block = architecture, block
         self._session, self.truth = open_session(model, provider)
         self.digest = hashlib.sha256(model.read_bytes()).hexdigest()
-        self._device = device_of(self.truth)
+        self._device, self._number = device_of(self.truth), number_of(provider)
         half = architecture.head_dim // 2
         self._frequencies = architecture.rotary_base ** (-np.arange(half, dtype=np.float64) / half)
         self._binding = self._session.io_binding()
@@ -142,7 +142,7 @@ class PagedSession:
             if f"{name}_out" in given_back:
                 # filled, not `zeros`: memory that is only promised may lack when a decision needs it
                 empty = np.full((self._slots, declared.shape[1]), 0, dtype=_POOL_TYPES[declared.type])
-                pools[name] = onnxruntime.OrtValue.ortvalue_from_numpy(empty, self._device, 0)
+                pools[name] = onnxruntime.OrtValue.ortvalue_from_numpy(empty, self._device, self._number)
                 self._binding.bind_ortvalue_input(name, pools[name])
                 self._binding.bind_ortvalue_output(f"{name}_out", pools[name])
         return pools
@@ -151,7 +151,7 @@ class PagedSession:
         self._binding.clear_binding_outputs()
         for name, pool in self._pools.items():
             self._binding.bind_ortvalue_input(name, pool)
-            self._binding.bind_output(f"{name}_out", self._device)
+            self._binding.bind_output(f"{name}_out", self._device, self._number)
 
     def _adopt(self, outputs: Values[onnxruntime.OrtValue]) -> None:
         """Without aliasing the new pools are the outputs: bind them as the next inputs."""
@@ -160,7 +160,7 @@ class PagedSession:
             self._binding.bind_ortvalue_input(name, pool)
         self._binding.clear_binding_outputs()
         for name in self._pools:
-            self._binding.bind_output(f"{name}_out", self._device)
+            self._binding.bind_output(f"{name}_out", self._device, self._number)
 
     def _aliasing_holds(self) -> bool:
         """True when a run writes into the bound memory, exactly at the slots asked for, and nowhere else.
@@ -192,13 +192,19 @@ def open_session(
     `cuda` are options of the CUDA provider, where it is used.
     """
     refuse_mixed_runtimes()
-    session = _open(model, providers_for(provider), cuda or {})
-    return session, ProviderTruth(provider, session.get_providers()[0], onnxruntime.__version__)
+    names = providers_for(provider)
+    session = _open(model, names, {"device_id": str(number_of(provider)), **(cuda or {})})
+    return session, ProviderTruth(provider, session.get_providers()[0], onnxruntime.__version__, names[0])
 
 
 def device_of(truth: ProviderTruth) -> Literal["cpu", "cuda"]:
     """Where tensors must lie."""
     return "cuda" if truth.actual == _NAMES["cuda"] else "cpu"
+
+
+def number_of(provider: Provider) -> int:
+    """Which CUDA device a provider names; the first where it names none."""
+    return int(provider.partition(":")[2] or 0)
 
 
 def refuse_mixed_runtimes() -> None:
@@ -220,10 +226,10 @@ def refuse_mixed_runtimes() -> None:
 
 def providers_for(provider: Provider) -> list[str]:
     """What a session is to be made with, the first runs what it can; raises for an absent device."""
-    devices = {device.ep_name for device in onnxruntime.get_ep_devices()}
-    cuda = _NAMES["cuda"] in devices
-    if provider == "cuda" and not cuda:
-        message = "provider `cuda` was asked for but no CUDA device is present: use `auto` or `cpu`"
+    cuda = sum(device.ep_name == _NAMES["cuda"] for device in onnxruntime.get_ep_devices())
+    if provider.startswith("cuda") and number_of(provider) >= cuda:
+        there = f"the devices present end with `cuda:{cuda - 1}`" if cuda else "no CUDA device is present"
+        message = f"provider `{provider}` was asked for but {there}: use `auto` or `cpu`"
         raise InferenceError(message)
     return [_NAMES["cuda"], _NAMES["cpu"]] if cuda and provider != "cpu" else [_NAMES["cpu"]]
 

@@ -16,7 +16,7 @@ from gateway.inference.bundle.manifest import Architecture
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.kv.block_pool import Appended, Sequence
 from gateway.inference.kv.cuda_plan import BUCKETS, WARM_UP_RUNS, Feeds, Layout, bucket_of, graph_id, pack
-from gateway.inference.kv.ort_session import Provider, device_of, open_session, providers_for
+from gateway.inference.kv.ort_session import Provider, device_of, number_of, open_session, providers_for
 from gateway.inference.kv.paged_graph import Paged
 from gateway.inference.kv.rows import Row
 
@@ -57,7 +57,7 @@ class PagedAttentionSession:
             raise InferenceError(message)
         options = {"enable_cuda_graph": "1"} if capture else None
         self._session, self.truth = open_session(model, provider, options)
-        self._device = device_of(self.truth)
+        self._device, self._number = device_of(self.truth), number_of(provider)
         self.digest = hashlib.sha256(model.read_bytes()).hexdigest()
         half = architecture.head_dim // 2
         self._layout = Layout(
@@ -68,7 +68,9 @@ class PagedAttentionSession:
         )
         shape = (pages, block, architecture.heads, architecture.head_dim)
         self._pools = {
-            name: onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(shape, np.float16), self._device, 0)
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(
+                np.zeros(shape, np.float16), self._device, self._number
+            )
             for name in (each.name for each in self._session.get_inputs())
             if name.startswith(("keys_", "values_"))
         }
@@ -133,11 +135,11 @@ class PagedAttentionSession:
             feeds = pack([self._probe()], self._layout, bucket)
             binding, inputs = self._bound(), {}
             for name, value in feeds.items():
-                place = "cpu" if name in _ON_THE_HOST else self._device
-                inputs[name] = onnxruntime.OrtValue.ortvalue_from_numpy(value, place, 0)
+                place = ("cpu", 0) if name in _ON_THE_HOST else (self._device, self._number)
+                inputs[name] = onnxruntime.OrtValue.ortvalue_from_numpy(value, *place)
                 binding.bind_ortvalue_input(name, inputs[name])
             empty = np.zeros((bucket, self._vocabulary), dtype=np.float32)
-            logits = onnxruntime.OrtValue.ortvalue_from_numpy(empty, self._device, 0)
+            logits = onnxruntime.OrtValue.ortvalue_from_numpy(empty, self._device, self._number)
             binding.bind_ortvalue_output("logits", logits)
             self._captured[bucket] = _Captured(binding, inputs, logits, _options(bucket))
             for _ in range(WARM_UP_RUNS + 2):

@@ -156,6 +156,7 @@ def _load(request: Load, directory: Path, size: Size) -> tuple[ServingEngine, Re
         digest=bundle.digest,
         ep_requested=truth.requested,
         ep_actual=truth.actual,
+        ep_expected=truth.expected,
         runtime=truth.runtime,
         cpu=platform.machine(),
         aliased=engine.aliased,

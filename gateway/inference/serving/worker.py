@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="gateway.inference.serving.worker")
     parser.add_argument("--socket-fd", type=int, required=True)
     parser.add_argument("--bundle", type=Path, required=True)
-    parser.add_argument("--provider", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--provider", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--pages", type=int, default=256)
     parser.add_argument("--cold-pages", type=int, default=1024)
     parser.add_argument("--give-way-s", type=float, help="at most so long, and until `Serve`")

@@ -90,6 +90,9 @@ MODEL_FIELDS = (
     Field("Refused", _INT64),
     Field("LastRefusal", _STRING),
     Field("CostsMs", _STRING),
+    Field("Provider", _STRING),
+    Field("AskedProvider", _STRING),
+    Field("FellBack", _STRING),
 )
 OVERRIDE_FIELDS = (
     Field("State", _STRING),
@@ -268,6 +271,9 @@ def model_values(state: ModelState) -> dict[str, Any]:
         "Refused": state.refused,
         "LastRefusal": state.last_refusal,
         "CostsMs": json.dumps(state.costs_ms),
+        "Provider": state.provider,
+        "AskedProvider": state.asked_provider,
+        "FellBack": state.fell_back,
     }
 
 
