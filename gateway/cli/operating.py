@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.cli import explaining, following, show
+from gateway.cli import explaining, following, show, words
 from gateway.cli.asking import CommandError, ask, run, typed
 from gateway.link.messages import (
     Alarm,
@@ -38,6 +38,7 @@ class Status(msgspec.Struct, frozen=True):
     modules: list[ModuleState]
     alarms: list[Alarm]
     overrides: list[OverrideState] = []
+    models: list[ModelState] = []
 
 
 class Tag(msgspec.Struct, frozen=True):
@@ -76,7 +77,8 @@ class Operator:
         """Health, decision points, modules, alarms."""
 
         def shown(s: Status) -> None:
-            show.show_status(show.console(), s.gateway, s.points, s.modules, s.alarms, s.overrides)
+            out = show.console()
+            show.show_status(out, s.gateway, s.points, s.modules, s.alarms, s.overrides, s.models)
 
         return self.answer("status", {}, Status, shown)
 
@@ -137,6 +139,8 @@ class Operator:
             out = show.console()
             out.print(show.model_table(models, time.time_ns()))
             for model in models:
+                if told := words.memory_sentence(model, time.time_ns()):
+                    out.print(told, soft_wrap=True)
                 if model.last_refusal:
                     out.print(f"{model.id} refused {model.last_refusal}", soft_wrap=True, markup=False)
 

@@ -46,6 +46,7 @@ def show_status(
     modules: list[ModuleState],
     alarms: list[Alarm],
     overrides: list[OverrideState],
+    models: list[ModelState],
 ) -> None:
     """The whole on one screen, what needs a person first."""
     now = time.time_ns()
@@ -63,8 +64,7 @@ def show_status(
     if files := gateway.counters.get("modules_files_to_do", 0):
         done = gateway.counters.get("modules_files_done", 0)
         out.print(Text(f"module files being taken: {done} of {files}", style="yellow"))
-    if gateway.inference:
-        out.print(words.engine_sentence(gateway.inference))
+    _show_engines(out, gateway, models, now)
     for part, text in gateway.parts.items():
         if text != "ok":
             out.print(Text(f"{part}: {text}", style="red"))
@@ -77,6 +77,14 @@ def show_status(
     out.print(module_table(modules, now))
     if overrides:
         out.print(override_table(overrides))
+
+
+def _show_engines(out: Console, gateway: GatewayState, models: list[ModelState], now_ns: int) -> None:
+    if gateway.inference:
+        out.print(words.engine_sentence(gateway.inference))
+    for model in models:
+        if told := words.memory_sentence(model, now_ns):
+            out.print(told)
 
 
 def alarm_table(alarms: list[Alarm], now_ns: int) -> Table:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gateway.core.quality import StatusCode, severity
-from gateway.link.messages import DecisionView, PointState, TagInfo, TagState, Value
+from gateway.link.messages import DecisionView, ModelState, PointState, TagInfo, TagState, Value
 
 OUTCOME_STYLE = {
     "permitted": "green",
@@ -200,6 +200,25 @@ def engine_sentence(facts: dict[str, str]) -> str:
         facts.get("passed_over", ""),
     )
     return ", ".join(part for part in said if part)
+
+
+def memory_sentence(model: ModelState, now_ns: int) -> str:
+    """What a model's worker holds, on one line; empty where it has not counted yet."""
+    held = model.memory
+    if not held:
+        return ""
+    said = [f"{model.id}: {held['sessions']:.0f} sessions"]
+    if "pages" in held:
+        used = held["pages"] - held["pages_free"]
+        said += [
+            f"{used:.0f} of {held['pages']:.0f} pages in use, at most {held['pages_peak']:.0f}",
+            f"{100 * held['internal_fragmentation']:.1f} % of their slots unfilled",
+            f"{held['cold_sessions']:.0f} sessions moved out now",
+            f"{held['prefix_found']:.0f} of {held['prefix_lookups']:.0f} pages looked up were found",
+            f"{held['pages_refused']:.0f} refused for room",
+        ]
+    said.append(f"counted {ago(model.counted_ns, now_ns)} ago")
+    return ", ".join(said)
 
 
 def margin_phrase(view: DecisionView) -> str:

@@ -27,6 +27,7 @@ from gateway.link.messages import (
     Ask,
     ConstraintCoverage,
     GatewayState,
+    ModelState,
     ModuleState,
     OverrideState,
     PointState,
@@ -103,6 +104,10 @@ class Overview(Protocol):
 
     def points(self) -> list[PointState]:
         """Every decision point."""
+        ...
+
+    def models(self) -> list[ModelState]:
+        """Every model."""
         ...
 
 
@@ -195,6 +200,7 @@ class Asks:
             "gateway": self._overview.gateway(),
             "points": self._overview.points(),
             "modules": self._runtime.states(),
+            "models": self._overview.models(),
             "overrides": self._overrides.states(),
             "alarms": list(self._reporter.alarms.values()),
         }

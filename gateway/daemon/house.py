@@ -289,6 +289,7 @@ class House:
             parts=self._parts,
             counters=counters,
             inference=self.models.describe,
+            models=self.models.states,
             unarmable=self.modes.unarmable,
         )
 

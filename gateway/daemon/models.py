@@ -24,6 +24,7 @@ from gateway.core.errors import GatewayError, InferenceError
 from gateway.core.health import PartHealth
 from gateway.daemon.access import Role
 from gateway.daemon.asks import Verb
+from gateway.daemon.memories import Memories
 from gateway.daemon.model_book import ModelBook, ServedBundle
 from gateway.daemon.places import Places, RaiseAlarm
 from gateway.inference.client.model_engine import ModelEngine
@@ -74,6 +75,7 @@ class Models:
         self._losses: dict[str, deque[float]] = {name: deque(maxlen=LOST_TIMES) for name in served}
         self._last_refusal: dict[str, str] = {}
         self.places = Places({n: partial(_place, m) for n, m in served.items()}, raise_alarm)
+        self.memories = Memories(served, clock)
         self._going_back: asyncio.Queue[str] = asyncio.Queue()
         for name, model in served.items():
             model.on_lost = partial(self._lost, name)
@@ -276,6 +278,7 @@ class Models:
 
     def _state(self, name: str) -> ModelState:
         model, held = self._served[name], self._book.of(name)
+        memory, counted_ns = self.memories.of(name)
         bundle, counted, place = model.bundle, model.swap_statistics(), model.engine.place
         return ModelState(
             id=name,
@@ -294,6 +297,8 @@ class Models:
             costs_ms=model.engine.costs_ms(),
             provider=place.actual if place is not None else "",
             asked_provider=place.asked if place is not None else "",
+            memory=memory,
+            counted_ns=counted_ns,
             fell_back=self.places.fell_back(name),
         )
 

@@ -10,7 +10,7 @@ from gateway.core.clock import Clock
 from gateway.core.decision import PointId
 from gateway.core.health import PartHealth
 from gateway.daemon.views import point_state
-from gateway.link.messages import GatewayState, PointState
+from gateway.link.messages import GatewayState, ModelState, PointState
 from gateway.pipeline.lane import Lane
 from gateway.pipeline.point import Point
 from gateway.pipeline.rules import RulesHolder
@@ -33,12 +33,13 @@ class DaemonOverview:
         parts: Callable[[], list[PartHealth]],
         counters: Mapping[str, Callable[[], object]],
         inference: Callable[[], dict[str, str]],
+        models: Callable[[], list[ModelState]],
         unarmable: Callable[[Point], str],
     ) -> None:
         self._id, self._config_digest, self._lanes = gateway_id, config_digest, lanes
         self._writer, self._rules, self._writes_stopped = writer, rules, writes_stopped
         self._parts, self._counters, self._inference = parts, counters, inference
-        self._unarmable = unarmable
+        self._unarmable, self._models = unarmable, models
         self._started_ns = clock.utc_ns()
         self._version = version("o3-gateway")
 
@@ -69,6 +70,10 @@ class DaemonOverview:
             )
             for lane in self._lanes.values()
         ]
+
+    def models(self) -> list[ModelState]:
+        """Every model now."""
+        return self._models()
 
     def _flat(self) -> dict[str, int]:
         """Every counter of every part as `part_name`; only whole numbers."""

@@ -99,6 +99,7 @@ def _long_lived(house: House) -> dict[str, Coroutine[Any, Any, Any]]:
         "overrides": house.overriding.run(),
         "compared": house.comparing.run(),
         "models": house.models.run(),
+        "memories": house.models.memories.run(),
         "state": _publish_state(house),
         "settle": _settle(house),
         "beat": _beat(house),

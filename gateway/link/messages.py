@@ -104,6 +104,8 @@ class ModelState(msgspec.Struct, frozen=True, tag="model"):
     provider: str = ""  # where its newest worker runs
     asked_provider: str = ""  # auto, cpu, cuda:N
     fell_back: str = ""  # why it does not run where it should
+    memory: dict[str, float] = {}  # what its worker counts: sessions, pages, pages_free, ... since it started
+    counted_ns: int = 0  # when; 0: not yet
 
 
 class DecisionView(msgspec.Struct, frozen=True, tag="decision"):

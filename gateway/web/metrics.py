@@ -28,6 +28,9 @@ _COVERAGE: Mapping[str, tuple[Callable[[ConstraintCoverage], float | None], str]
 }
 _READY = "1 while that bundle serves the model and can be asked"
 _FELL_BACK = "1 while the model does not run on the provider that was asked for"
+_MEMORY = (
+    "What a model's worker counts of its sessions and of its memory for keys and values, since it started"
+)
 _COST = "What work of a model takes here, as measured when it got ready"
 _NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -83,6 +86,10 @@ def exposition(mirror: Mirror) -> str:
         (m.id, work): ms for m in mirror.models.values() for work, ms in m.costs_ms.items()
     }
     lines += _labelled("o3_model_cost_milliseconds", _COST, ("model", "work"), costs)
+    memory: dict[tuple[str, ...], float] = {
+        (m.id, figure): value for m in mirror.models.values() for figure, value in m.memory.items()
+    }
+    lines += _labelled("o3_model_memory", _MEMORY, ("model", "figure"), memory)
     states = Counter(m.state for m in mirror.modules.values())
     lines += _family("o3_modules", "gauge", "Constraint modules by state", "state", states)
     counters = {_NOT_A_NAME.sub("_", name): count for name, count in gateway.counters.items()}

@@ -113,6 +113,9 @@ async def test_two_points_have_two_histories(engine: ModelEngine) -> None:
 
     assert report.worker is not None
     assert report.worker.sessions == 2
+    assert engine.idle
+    assert engine.memory()["sessions"] == 2.0
+    assert engine.memory()["pages_free"] == report.worker.pages_free
     assert report.histories_sent == 2
 
 

@@ -36,6 +36,8 @@ SERVING = ModelState(
     provider="CPUExecutionProvider",
     asked_provider="cuda:0",
     fell_back="`cuda:0` was asked for and the model runs on CPUExecutionProvider",
+    memory={"sessions": 3.0, "pages": 256.0, "pages_free": 212.0, "internal_fragmentation": 0.035},
+    counted_ns=SOURCE_NS,
 )
 KEEP, LEAVE = (ua.Variant(kept, ua.VariantType.Boolean) for kept in (True, False))
 
@@ -91,6 +93,9 @@ async def test_nodes_say_which_bundle_serves_and_what_was_refused(gateway: Rig) 
     assert json.loads(await shown("CostsMs"))["step_of_8"] == 0.4
     assert (await shown("AskedProvider"), await shown("Provider")) == ("cuda:0", "CPUExecutionProvider")
     assert await shown("FellBack") == SERVING.fell_back
+    held = [await shown(name) for name in ("Sessions", "Pages", "PagesFree", "Fragmentation")]
+    assert held == [3, 256, 212, 0.035]
+    assert json.loads(await shown("Memory")) == SERVING.memory
     assert await shown("Points") == ["buffer-tank"]
 
     gateway.main.publish(msgspec.structs.replace(SERVING, bundle="second", last_refusal=""))

@@ -10,7 +10,7 @@ from rich.console import Console
 from gateway.cli import show, words
 from gateway.cli.explaining import explain
 from gateway.cli.following import News
-from gateway.link.messages import DecisionView, PointState, ResidualState, TagInfo, TagState
+from gateway.link.messages import DecisionView, ModelState, PointState, ResidualState, TagInfo, TagState
 
 
 def a_view(**changes: object) -> DecisionView:
@@ -250,6 +250,40 @@ def test_the_engine_is_one_line_that_tells_what_was_asked_for_and_what_runs() ->
 
     assert said == f"inference tank/2, digest {'ab' * 9}a, CPUExecutionProvider (asked for cuda), ready"
     assert "no provider yet (asked for auto)" in words.engine_sentence({"ep_requested": "auto"})
+
+
+def test_what_a_model_holds_is_one_line_and_says_how_old_it_is() -> None:
+    model = ModelState(
+        id="tank",
+        bundle="tank",
+        revision="tank/2",
+        digest="ab",
+        state="ready",
+        previous="",
+        by="",
+        at_ns=0,
+        points=[],
+        memory={
+            "sessions": 3.0,
+            "pages": 256.0,
+            "pages_free": 212.0,
+            "pages_peak": 60.0,
+            "internal_fragmentation": 0.0352,
+            "cold_sessions": 1.0,
+            "prefix_found": 12.0,
+            "prefix_lookups": 40.0,
+            "pages_refused": 0.0,
+        },
+        counted_ns=1_000_000_000,
+    )
+
+    assert words.memory_sentence(model, 4_000_000_000) == (
+        "tank: 3 sessions, 44 of 256 pages in use, at most 60, 3.5 % of their slots unfilled, "
+        "1 sessions moved out now, 12 of 40 pages looked up were found, 0 refused for room, counted 3.0 s ago"
+    )
+    stateless = msgspec.structs.replace(model, memory={"sessions": 2.0})
+    assert words.memory_sentence(stateless, 4_000_000_000) == "tank: 2 sessions, counted 3.0 s ago"
+    assert words.memory_sentence(msgspec.structs.replace(model, memory={}), 1) == ""
 
 
 def test_following_for_ever_needs_bounded_memory() -> None:

@@ -56,7 +56,9 @@ class FakeModel:
         digest = json.loads((folder / "bundle.json").read_text())["digest"]
         manifest = SimpleNamespace(id=folder.name, revision=1)
         bundle = SimpleNamespace(directory=folder, digest=digest, manifest=manifest)
-        return SimpleNamespace(bundle=bundle, costs_ms=lambda: {"decision": 1.5}, place=self.place)
+        return SimpleNamespace(
+            bundle=bundle, costs_ms=lambda: {"decision": 1.5}, place=self.place, memory=dict
+        )
 
     def swap_statistics(self) -> SwapStatistics:
         return SwapStatistics(self.swaps, self.refused, 0)

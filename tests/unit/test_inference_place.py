@@ -73,6 +73,9 @@ class _Worker:
             )
         )
 
+    def post(self, _body: bytes) -> tuple[int, asyncio.Future[bytes]]:
+        return 1, asyncio.get_running_loop().create_future()  # it is busy, and never answers
+
     async def wait(self) -> int:
         self._machine.up.put_nowait(self._ended)
         return int(await self._ended)
@@ -165,6 +168,17 @@ async def test_where_cuda_is_required_no_worker_on_the_processor_follows(machine
     assert set(machine.asked) == {"cuda:0"}
     assert not worker.up
     assert "no CUDA device is present" in worker.problem
+    await worker.aclose()
+
+
+async def test_a_worker_too_busy_to_count_is_left_alone(machine: Machine) -> None:
+    worker = worker_on("cpu")
+    await worker.start()
+    kept = await machine.up.get()
+
+    assert await worker.counted(0.0) is None
+    assert not kept.done()
+    assert worker.up
     await worker.aclose()
 
 

@@ -64,6 +64,7 @@ def test_metrics_tell_which_bundle_serves_and_what_its_work_costs() -> None:
         provider="CPUExecutionProvider",
         asked_provider="cuda:0",
         fell_back="`cuda:0` was asked for",
+        memory={"pages_free": 212.0, "internal_fragmentation": 0.035},
     )
     mirror.apply(FeedBatch(sequence=1, snapshot=True, items=[*snapshot(), serving]))
     said = exposition(mirror)
@@ -71,6 +72,8 @@ def test_metrics_tell_which_bundle_serves_and_what_its_work_costs() -> None:
     assert 'o3_model_cost_milliseconds{model="buffer-tank",work="step_of_8"} 0.25' in said
     where = 'o3_model_fell_back{model="buffer-tank",asked="cuda:0",provider="CPUExecutionProvider"}'
     assert f"{where} 1.0" in said
+    assert 'o3_model_memory{model="buffer-tank",figure="pages_free"} 212.0' in said
+    assert 'o3_model_memory{model="buffer-tank",figure="internal_fragmentation"} 0.035' in said
     replaced = msgspec.structs.replace(serving, state="replaced")
     mirror.apply(FeedBatch(sequence=2, snapshot=False, items=[replaced]))
     assert 'bundle="second",digest="d52a"} 0.0' in exposition(mirror)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from gateway.inference.messages import Ready, Statistics
+
+_WITHOUT_PAGES = ("sessions", "evicted", "decisions", "warmed", "rebuilt", "forwards", "rows")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,12 @@ def shown_costs(report: Ready | None) -> dict[str, float]:
         "chunk": report.chunk_ms,
     }
     return {name: round(ms, 3) for name, ms in (told | steps).items()}
+
+
+def shown_memory(counted: Statistics) -> dict[str, float]:
+    """Sessions and forwards of a worker, and its pool of pages where its model has one."""
+    told = {name: round(float(value), 4) for name, value in msgspec.structs.asdict(counted).items()}
+    return told if counted.pages else {name: told[name] for name in _WITHOUT_PAGES}
 
 
 def shown_facts(report: Ready | None) -> dict[str, str]:

@@ -24,6 +24,7 @@ from gateway.inference.messages import (
     Propose,
     Ready,
     Reply,
+    Report,
     Request,
     Serve,
     Statistics,
@@ -162,6 +163,16 @@ class EngineWorker:
             message = f"engine worker is not ready: {self.problem}"
             raise WorkerLostError(message)
         return decode_reply(await self._process.ask(encode(request), timeout_s))
+
+    async def counted(self, timeout_s: float) -> Statistics | None:
+        """The worker's own counters; None where it has none to tell, or not in time, and goes on working."""
+        try:
+            _, reply = self.post(Report())
+            await asyncio.wait({reply}, timeout=timeout_s)
+            told = decode_reply(reply.result()) if reply.done() else None
+        except WorkerLostError:
+            return None
+        return told if isinstance(told, Statistics) else None
 
     async def _spawned(self, provider: str) -> NumberedWorker:
         """A new worker on `provider` that has loaded the bundle, made the current one."""

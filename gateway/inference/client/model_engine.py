@@ -19,7 +19,7 @@ from gateway.core.tagstore import Snapshot
 from gateway.inference.bundle.any_bundle import check_any_tags, load_any
 from gateway.inference.client.asking import Asking
 from gateway.inference.client.cadence import Step
-from gateway.inference.client.counters import EngineStatistics, shown_costs, shown_facts
+from gateway.inference.client.counters import EngineStatistics, shown_costs, shown_facts, shown_memory
 from gateway.inference.client.engine_worker import EngineWorker
 from gateway.inference.client.guiding import proposal_of
 from gateway.inference.client.past import Moment
@@ -30,7 +30,6 @@ from gateway.inference.client.values import in_force_text, input_text, limits_of
 from gateway.inference.messages import (
     Answer,
     Propose,
-    Report,
     Statistics,
 )
 
@@ -79,6 +78,7 @@ class ModelEngine:
         self._asking = Asking(self._worker, self._outputs, self._clock)
         self._points: dict[str, PointState] = {}
         self._answer: Answer | None = None
+        self._counted: tuple[int, Statistics | None] = 0, None  # by which worker
         self._proposals = self._failed = self._clamped = 0
 
     @property
@@ -276,8 +276,20 @@ class ModelEngine:
 
     async def refresh(self) -> EngineStatistics:
         """`statistics()` with the worker's own counters fetched now."""
-        reply = await self._worker.exchange(Report(), 1.0)
-        return self._statistics(reply if isinstance(reply, Statistics) else None)
+        number, counted = self._worker.number, await self._worker.counted(1.0)
+        if counted is not None:
+            self._counted = number, counted
+        return self._statistics(counted)
+
+    @property
+    def idle(self) -> bool:
+        """True while the worker is up and nobody waits for an answer of it."""
+        return self.ready and not self._worker.in_flight
+
+    def memory(self) -> dict[str, float]:
+        """What the worker in service counted at the last `refresh`; see `shown_memory`."""
+        number, counted = self._counted
+        return shown_memory(counted) if counted is not None and number == self._worker.number else {}
 
     def statistics(self) -> EngineStatistics:
         """A frozen report, without asking the worker."""

@@ -93,6 +93,12 @@ MODEL_FIELDS = (
     Field("Provider", _STRING),
     Field("AskedProvider", _STRING),
     Field("FellBack", _STRING),
+    Field("Sessions", _INT64),
+    Field("Pages", _INT64),
+    Field("PagesFree", _INT64),
+    Field("Fragmentation", _DOUBLE),
+    Field("Memory", _STRING),
+    Field("MemoryCounted", _DATE),
 )
 OVERRIDE_FIELDS = (
     Field("State", _STRING),
@@ -274,6 +280,12 @@ def model_values(state: ModelState) -> dict[str, Any]:
         "Provider": state.provider,
         "AskedProvider": state.asked_provider,
         "FellBack": state.fell_back,
+        "Sessions": _whole(state.memory.get("sessions")),
+        "Pages": _whole(state.memory.get("pages")),
+        "PagesFree": _whole(state.memory.get("pages_free")),
+        "Fragmentation": state.memory.get("internal_fragmentation"),
+        "Memory": json.dumps(state.memory),
+        "MemoryCounted": _time(state.counted_ns),
     }
 
 
@@ -330,6 +342,10 @@ def gateway_values(state: GatewayState) -> dict[str, Any]:
         "Counters": json.dumps(dict(sorted(state.counters.items()))),
         "Inference": json.dumps(dict(sorted(state.inference.items()))),
     }
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
 
 
 def _time(utc_ns: int) -> Foreign:
