@@ -8,6 +8,7 @@ _A_NAME = "any other word than `safe` and `terminal` means the same"
 _A_BUDGET = "how long one query may take is tuned, not right or wrong"
 _BELOW_0 = "any number below 0 is none"
 _NEVER_FIRST = "the backup never acts in the first segment of a plan"
+_NO_SYMBOL = "no symbol begins so"
 _AS_MANY = "there are as many of the one as of the other"
 _NO_CHANGE = "a change of nothing never comes so far"
 _ONE_SIDE = "a value is rounded towards whatever lies on that side of it"
@@ -24,6 +25,8 @@ SPARED: dict[str, dict[str, str]] = {
         "-> Duty: [1 -> 2]": _BELOW_0,
         'prefix = f"b{backup}" if backup >= 0 else "old" if old else "new" [GtE -> Gt]': _NEVER_FIRST,
         'prefix = f"b{backup}" if backup >= 0 else "old" if old else "new" [0 -> 1]': _NEVER_FIRST,
+        'if name.startswith("for:") or (name[0] in "xpw" and name.partition(":")[2] in counts) '
+        "['xpw' -> 'xpw~']": _NO_SYMBOL,
         "for index, (rule, key) in enumerate(zip(everything, names, strict=True)): [True -> False]": _AS_MANY,
         "if 0 < delay < end: [Lt -> LtE]": _THERE_ANYWAY,
         "while at < end: [Lt -> LtE]": _THERE_ANYWAY,

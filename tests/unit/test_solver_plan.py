@@ -70,12 +70,11 @@ def test_what_moves_within_a_stretch_is_its_share_of_a_step() -> None:
 
 # Counts and truths are told apart value by value; what is measured in decimals never is.
 def test_what_counts_in_whole_numbers_is_told_apart_from_what_does_not() -> None:
-    rules = [
-        {"id": f"r{k}", "kind": "standard", "require": r}
-        for k, r in enumerate(("n <= 9 or b", "l <= 3", "m == auto"))
-    ]
+    said = ("n <= 9 or b", "l <= 3", "m == auto", "(b for 3 s) implies l <= 4", "prev(n) <= 8")
+    rules = [{"id": f"r{k}", "kind": "standard", "require": require} for k, require in enumerate(said)]
     found = condense(RuleSet.of([small(*rules)], 1), DELAY, HOLD)
-    assert set(found.whole) == {"x:N", "x:B", "x:M"}
+    (timer,) = (name for name in found.symbols if name.startswith("for:"))
+    assert set(found.whole) == {"x:N", "x:B", "x:M", "was:N", timer}
 
 
 # A rule that looks back is about the change the proposal makes, however long the plan is.
@@ -127,9 +126,12 @@ def test_s3_a_premise_makes_another_key_of_the_rules_that_it_is_a_premise_of(
 
 def test_values_one_step_ago_are_the_record_s_for_outputs_and_the_last_check_s_for_readings() -> None:
     looking = {"id": "r", "kind": "standard", "require": "prev(l) <= 3 and prev(p) <= 90 and rate(l) <= 1"}
-    found = condense(RuleSet.of([small(looking)], 1), DELAY, HOLD)
+    found = condense(RuleSet.of([small(looking, step="2 s")], 1), DELAY, HOLD)
     (duty,) = (d for d in found.duties if found.rules[d.rule].constraint.id == "r")
     assert symbols(duty.formula) == {"was:L", "old:P", "x:L"}
+    change = next(a.form for a in atoms(duty.formula) if len(a.form.symbols) > 1)
+    assert isinstance(change, Affine)
+    assert change.terms == {"x:L": Fraction(1, 2), "was:L": -Fraction(1, 2)}  # a second, of a step of two
 
 
 def test_s4_where_the_proposal_acts_at_once_nothing_is_owed_with_the_values_in_force() -> None:
@@ -277,6 +279,7 @@ def test_s1_under_a_terminal_set_the_backup_owes_what_must_hold_always_at_every_
     always = {r.constraint.id for r in rules.rules if r.constraint.always}
 
     assert len(along) == 2 * rules.horizon
+    assert [s.mixed for s in plan.segments] == [s.end <= 3 for s in plan.segments]
     assert always == {"hot1", "hot2", "power"}
     found: dict[str, list[tuple[int, int]]] = {rule.constraint.id: [] for rule in plan.rules}
     for duty in plan.duties:
