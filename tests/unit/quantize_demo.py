@@ -10,13 +10,18 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
+import pytest
 from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.kv.block_pool import BlockPool, Sequence
 from gateway.inference.kv.ort_session import PagedSession
+from gateway.inference.quantize.graphs import Graph
 from gateway.inference.quantize.making import Result
+from gateway.inference.quantize.matmul_nbits import keep_in_blocks
 from gateway.inference.quantize.quantizing import Wish, quantize
 from gateway.inference.seal import seal
 from gateway.inference.training.paired import Length
@@ -72,3 +77,33 @@ def logits(bundle: Bundle, parts: list[list[Token]], graph: Path | None = None) 
 
 def off(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> float:
     return float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))
+
+
+@functools.cache
+def products_in_8_bits() -> bool:
+    """Whether the runtime has a kernel for them on this processor; else it does not heed the wish."""
+    rng = np.random.default_rng(0)
+    weight, x = rng.normal(size=(64, 32)).astype(np.float32), rng.normal(size=(1, 64)).astype(np.float32)
+    answers = []
+    for products in ("float32", "in_8"):
+        one = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")],
+            "one",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 64])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 32])],
+            initializer=[numpy_helper.from_array(weight, "w")],
+        )
+        graph = Graph(helper.make_model(one, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+        keep_in_blocks(graph, {"w": 8}, 32, products="in_8" if products == "in_8" else "float32")
+        content = graph.model.SerializeToString()
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        answers.append(session.run(None, {"x": x})[0])
+    return off(answers[1], answers[0]) > 1e-4  # rounding alone is 1e-6
+
+
+def needs_products_in_8_bits() -> None:
+    """Skips the test on a processor whose runtime multiplies in float32 whatever is asked for."""
+    if not products_in_8_bits():
+        pytest.skip(
+            "the runtime has no kernel on this processor for products in 8 bits (AVX-512 VNNI or alike)"
+        )
