@@ -10,15 +10,17 @@ import pytest
 from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
+from gateway.inference.bundle.kv_bytes import predicted
 from gateway.inference.bundle.manifest import load_bundle
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.decision_model import DecisionModel
 from gateway.inference.kv.backend import KvBackend, PoolExhaustedError
+from gateway.inference.kv.dense_gqa import DenseGqa
 from gateway.inference.messages import Answer, Failed
 from gateway.inference.serving.backends import make_backend
 from gateway.inference.serving.engine import CANCELLED, Engine
 from gateway.inference.serving.selftest import self_test
-from tests.unit.inference_exports import DECODERS, GENAI_LLAMA, OPTIMUM_LLAMA
+from tests.unit.inference_exports import DECODERS, GENAI_LLAMA, OPTIMUM_GPT2, OPTIMUM_LLAMA
 from tests.unit.test_inference_engine import OUTPUTS, _cycles
 from tests.unit.test_inference_hop import ask
 from tests.unit.test_inference_together import asked, raws, run
@@ -90,7 +92,7 @@ def test_a_fork_and_its_origin_never_read_each_other(directory: Path) -> None:
 
 @each_export
 def test_rows_of_one_forward_are_bit_for_bit_what_each_is_alone(directory: Path) -> None:
-    backend = backend_of(directory)
+    backend = backend_of(directory, pages=128)
     rows = [some_tokens(20, seed) for seed in range(4)]
     alone = [backend.forward([(backend.open(), row)])[0] for row in rows]
 
@@ -99,7 +101,7 @@ def test_rows_of_one_forward_are_bit_for_bit_what_each_is_alone(directory: Path)
     assert np.array_equal(together, np.stack(alone))
 
 
-@each_export
+@pytest.mark.parametrize("directory", [OPTIMUM_LLAMA, OPTIMUM_GPT2], ids=lambda directory: directory.name)
 def test_a_full_pool_refuses_and_keeps_what_it_holds(directory: Path) -> None:
     backend, tokens = backend_of(directory, pages=4), some_tokens(80)
     first, second = backend.open(), backend.open()
@@ -113,6 +115,51 @@ def test_a_full_pool_refuses_and_keeps_what_it_holds(directory: Path) -> None:
     backend.forward([(second, tokens[:64])])
     held = backend.statistics()
     assert (held.free, held.peak_used, held.unfilled_slots) == (0, 4, 0)
+
+
+def test_a_cache_with_a_buffer_is_counted_by_what_it_takes_and_as_many_are_let_in_as_fit() -> None:
+    bundle = load_bundle(GENAI_LLAMA)
+    backend, tokens = backend_of(GENAI_LLAMA, pages=64), some_tokens(17)
+    assert isinstance(backend, DenseGqa)
+    page_bytes, each = predicted(bundle, 1).page, -(-backend.longest // bundle.manifest.block)
+    fit = 64 // each
+    caches = [backend.open() for _ in range(60)]
+    assert (backend.statistics().free, backend.held_bytes) == (64, 0)
+
+    for cache in caches[:fit]:
+        backend.forward([(cache, tokens[:1])])
+    with pytest.raises(PoolExhaustedError, match=f"has {64 - fit * each} free pages, {each} are needed"):
+        backend.forward([(caches[fit], tokens[:1])])
+    with pytest.raises(PoolExhaustedError):
+        backend.fork(caches[0])
+
+    held = backend.statistics()
+    assert held.pages - held.free == fit * each
+    assert backend.held_bytes == pytest.approx(fit * each * page_bytes, rel=0.06)
+    assert backend.held_bytes <= 64 * page_bytes
+    assert held.unfilled_slots == fit * (each * bundle.manifest.block - 1)
+    backend.forward([(caches[0], tokens[1:])])  # its buffer is there already
+    assert backend.statistics().free == held.free
+
+    backend.truncate(caches[0], 0)
+    backend.close(caches[1])
+    assert backend.statistics().free == held.free + 2 * each
+    backend.forward([(caches[fit], tokens[:1])])
+
+
+def test_a_what_if_without_room_for_its_copy_is_refused_and_the_engine_goes_on() -> None:
+    bundle, cycles = load_bundle(GENAI_LLAMA), _cycles(40)
+    each = predicted(bundle, 1).session_pages // 2
+    engine = Engine(bundle, OUTPUTS, pages=each)  # one buffer, and no half ahead of need
+    engine.propose(asked(cycles, 30, "a", rebuild=True))
+    engine.propose(asked(cycles, 31, "a"))
+    held = engine.pool_statistics()
+
+    with pytest.raises(InferenceError, match="free pages"):
+        engine.propose(asked(cycles, 31, "a", aside=True))
+
+    assert engine.pool_statistics().free == held.free
+    assert isinstance(engine.propose(asked(cycles, 32, "a")), Answer)
 
 
 def test_both_exports_of_one_llama_agree() -> None:

@@ -9,6 +9,7 @@ from gateway.inference.bundle.manifest import Bundle
 _BYTES = {"float32": 4, "float16": 2, "int8": 1}
 _SCALE = 2  # bytes of a float16, one for each head of each token kept in 8 bits
 _LEAST_PAGES = 256
+_LEAST_DENSE = 5  # of two buffers: the self-test holds nine caches at once
 _MOST_POOL_BYTES = 256 * 2**20
 
 
@@ -62,7 +63,8 @@ def room_for(bundle: Bundle, points: int) -> Room:
     A session that is moved out and back for every request costs more than its decision.
     """
     kv = predicted(bundle, _LEAST_PAGES)
-    wanted = 1 + (points + 1) * kv.session_pages
+    at_once = max(points + 1, _LEAST_DENSE) if bundle.manifest.backend == "dense_gqa" else points + 1
+    wanted = 1 + at_once * kv.session_pages
     most = max(_LEAST_PAGES, _MOST_POOL_BYTES // kv.page)
     pages = min(max(_LEAST_PAGES, wanted), most)
     sessions = predicted(bundle, pages).sessions
@@ -86,8 +88,13 @@ def _own_tokens(bundle: Bundle) -> int:
 
 
 def _pages(bundle: Bundle) -> int:
-    """A band begins and ends anywhere in a page; a hop holds a window, and the half it will go on from."""
+    """A band begins and ends anywhere in a page; a hop holds a window, and the half it will go on from.
+
+    In `dense_gqa` both are whole buffers, however little stands in them.
+    """
     window, block, each = bundle.manifest.window, bundle.manifest.block, bundle.tokens_per_cycle
+    if bundle.manifest.backend == "dense_gqa":
+        return 2 * -(-(window.length + each) // block)
     if window.mode == "hop":
         return -(-window.length // block) + -(-(1 + bundle.hop_cycles * each) // block)
     return -(-(window.length - 2 + each) // block) + 1

@@ -1,7 +1,8 @@
 """Exports of onnxruntime-genai's builder: `GroupQueryAttention` writes into one buffer for each cache.
 
-Past and present are bound to the same memory, as long as the longest window. What stands behind the tokens
-that are held is never read: cutting back needs no work.
+Past and present are bound to the same memory, as long as the longest window: a cache takes all of it from
+its first token on, and is counted so. What stands behind the tokens that are held is never read: cutting back
+needs no work.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 from gateway.core.errors import InferenceError
 from gateway.inference.kv.exported import Exported
 
-_Content = tuple[onnxruntime.OrtValue, ...]  # by layer keys and values, [1, heads, longest, head_dim]
+_Content = tuple[
+    onnxruntime.OrtValue, ...
+]  # by layer keys and values, [1, heads, longest, head_dim]; () before the first
 
 
 class DenseGqa(Exported[_Content]):
@@ -34,7 +37,10 @@ class DenseGqa(Exported[_Content]):
         )
 
     def empty(self) -> _Content:
-        """See `Exported`."""
+        """See `Exported`: no buffer yet."""
+        return ()
+
+    def _buffer(self) -> _Content:
         architecture = self._architecture
         shape = (1, architecture.heads, self.longest, architecture.head_dim)
         return tuple(
@@ -55,9 +61,13 @@ class DenseGqa(Exported[_Content]):
         """See `Exported`: the whole buffer, however many tokens stand in it."""
         return sum(part.tensor_size_in_bytes() for part in content)
 
-    def cut(self, content: _Content, end: int) -> _Content:  # noqa: ARG002  see the module
-        """See `Exported`."""
-        return content
+    def taken(self, tokens: int) -> int:
+        """See `Exported`: the whole buffer from the first token on."""
+        return self.longest if tokens else 0
+
+    def cut(self, content: _Content, end: int) -> _Content:
+        """See `Exported`, and the module."""
+        return content if end else ()
 
     def ran(
         self, content: _Content, tokens: int, feeds: dict[str, NDArray[np.int64]]
@@ -66,6 +76,7 @@ class DenseGqa(Exported[_Content]):
         if feeds["attention_mask"].shape[1] > self.longest:
             message = f"the model's buffer ends after {self.longest} tokens, {tokens} are held"
             raise InferenceError(message)
+        content = content or self._buffer()
         binding = self._session.io_binding()
         for name, value in feeds.items():
             binding.bind_cpu_input(name, value)
@@ -85,7 +96,7 @@ class DenseGqa(Exported[_Content]):
             feeds = {"input_ids": ids, "attention_mask": np.ones((1, tokens + 1), dtype=np.int64)}
             if self._with_positions:
                 feeds["position_ids"] = np.array([[tokens]], dtype=np.int64)
-            self.ran(content, tokens, feeds)
+            content, _ = self.ran(content, tokens, feeds)
             held.append([part.numpy().copy() for part in content])
         return all(
             np.array_equal(first[:, :, :1], second[:, :, :1])

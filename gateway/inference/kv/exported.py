@@ -201,9 +201,13 @@ class Exported(ABC, Generic[H]):
     def bytes_of(self, content: H) -> int:
         """What it takes in memory."""
 
+    def taken(self, tokens: int) -> int:
+        """Tokens that it takes memory for where it holds `tokens`."""
+        return tokens
+
     @abstractmethod
     def cut(self, content: H, end: int) -> H:
-        """The first `end` tokens of it."""
+        """The first `end` tokens of it; nothing is kept for none."""
 
     @abstractmethod
     def ran(
@@ -241,7 +245,7 @@ class Exported(ABC, Generic[H]):
         return number
 
     def _pages_of(self, tokens: int) -> int:
-        return -(-tokens // self._block)
+        return -(-self.taken(tokens) // self._block)
 
     def _require(self, pages: int) -> None:
         free = self.statistics().free

@@ -6,16 +6,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
 from gateway.inference.bundle.manifest import Bundle
-from gateway.inference.bundle.tokenizer import Token, Tokenizer
+from gateway.inference.bundle.tokenizer import Tokenizer
 from gateway.inference.decoding.decode import OutputMask, OutputRange
 from gateway.inference.decoding.guided import Awaited
-from gateway.inference.kv.backend import CacheId, PoolExhaustedError, PoolStatistics, ProviderTruth
+from gateway.inference.kv.backend import PoolExhaustedError, PoolStatistics, ProviderTruth
 from gateway.inference.kv.ort_session import Provider
 from gateway.inference.kv.recency import Recency
 from gateway.inference.messages import Answer, Failed, NeedHistory, Propose
@@ -25,6 +27,8 @@ from gateway.inference.serving.job import PREFILL_CHUNK, Session, Writer, chunks
 from gateway.inference.serving.scheduler import Policy
 from gateway.inference.serving.under_way import UnderWay
 from gateway.inference.serving.work import Hold, Logits, Rows, Want
+
+T = TypeVar("T")
 
 CANCELLED = "nobody waits for the answer any more"
 
@@ -233,11 +237,11 @@ class Engine:
                 own_s = self._admitted(request, held)
                 if request.history is None and held is not None:
                     self._restore(session)
+                self._begin(number, request, None if request.history is not None else held, own_s)
             except (TooLateError, PoolExhaustedError) as exc:
                 self._awaited.pop(number, None)
                 self._finished.append((number, Failed(problem=str(exc))))
                 continue
-            self._begin(number, request, None if request.history is not None else held, own_s)
         if not behind:
             self._behind.pop(session, None)
 
@@ -248,7 +252,7 @@ class Engine:
             session = Session(self.backend.open())
             self.rebuilt += 1
         elif request.aside:
-            session = held.fork(self.backend)
+            session = self._with_room(partial(held.fork, self.backend), request.session)
         else:
             session = held
         self._sessions[name] = session
@@ -286,19 +290,23 @@ class Engine:
         rows = [(want.cache, want.tokens) for job in planned for want in job.rows]
         widest = self._policy.widest
         try:
-            parts = [self._forward(rows[at : at + widest]) for at in range(0, len(rows), widest)]
+            parts = [
+                self._with_room(partial(self.backend.forward, rows[at : at + widest]))
+                for at in range(0, len(rows), widest)
+            ]
         except PoolExhaustedError:
             if len(planned) == 1:
                 raise
             return self._run(planned[:1])
         return planned, np.concatenate(parts)
 
-    def _forward(self, rows: list[tuple[CacheId, list[Token]]]) -> NDArray[np.float32]:
+    def _with_room(self, work: Callable[[], T], wanted: str = "") -> T:
+        """What `work` gives once idle sessions, but the `wanted`, have made room; raises without."""
         while True:
             try:
-                return self.backend.forward(rows)
+                return work()
             except PoolExhaustedError:
-                if not self._make_room():
+                if not self._make_room(wanted):
                     raise
 
     def _advance(self, job: UnderWay, logits: Logits | None) -> None:
@@ -370,14 +378,7 @@ class Engine:
     def _restore(self, name: str) -> None:
         """Bring a session's content back into the pool; raises `PoolExhaustedError`."""
         for cache in self._sessions[name].caches:
-            while True:
-                try:
-                    self.backend.restore(cache)
-                except PoolExhaustedError:
-                    if not self._make_room(name):
-                        raise
-                else:
-                    break
+            self._with_room(partial(self.backend.restore, cache), name)
 
     def _make_room(self, wanted: str = "") -> bool:
         """Move the session that was used longest ago out of the pool; where there is no room, forget it.

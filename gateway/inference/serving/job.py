@@ -16,7 +16,7 @@ from gateway.inference.decoding.confidence import calibrated, concentration
 from gateway.inference.decoding.decode import OutputMask
 from gateway.inference.decoding.guided import Awaited
 from gateway.inference.decoding.nbest import MOST_PROPOSALS, Line
-from gateway.inference.kv.backend import CacheId, KvBackend
+from gateway.inference.kv.backend import CacheId, KvBackend, PoolExhaustedError
 from gateway.inference.messages import Answer, Cycle, Other, Propose
 from gateway.inference.serving.shortlist import Shortlist
 from gateway.inference.serving.standing import Standing
@@ -71,11 +71,18 @@ class Session:
         return (self.cache,) if self.ahead is None else (self.cache, self.ahead.cache)
 
     def fork(self, backend: KvBackend) -> Session:
-        """The same over shared memory; what is done to one, the other never sees."""
-        ahead = self.ahead
+        """The same over shared memory; what is done to one, the other never sees.
+
+        Raises `PoolExhaustedError`, holding nothing more, where a copy takes room that lacks.
+        """
+        cache, ahead = backend.fork(self.cache), self.ahead
         if ahead is not None:
-            ahead = Ahead(backend.fork(ahead.cache), list(ahead.tokens))
-        return replace(self, cache=backend.fork(self.cache), tail=list(self.tail), ahead=ahead)
+            try:
+                ahead = Ahead(backend.fork(ahead.cache), list(ahead.tokens))
+            except PoolExhaustedError:
+                backend.close(cache)
+                raise
+        return replace(self, cache=cache, tail=list(self.tail), ahead=ahead)
 
     def close(self, backend: KvBackend) -> None:
         """Give its memory back."""
