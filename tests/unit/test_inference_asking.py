@@ -152,21 +152,35 @@ async def test_another_worker_is_sent_the_history() -> None:
     assert (await asked(point, worker, ANSWER)).history is not None
 
 
-async def test_a_history_with_a_hole_is_sent_whole_although_an_older_request_was_answered_meanwhile() -> None:
+async def older_and_newer(cycles_between: int) -> tuple[Point, Propose]:
+    """What is sent after cycles that nobody asked for, while an older request was still under way."""
     worker = FakeWorker()
     point = made(worker)()
     await asked(point, worker, ANSWER)
     older = asyncio.create_task(point.ask())
     await worker.is_asked()
-    point.cycle += 2  # nobody asked for two cycles
+    point.cycle += cycles_between
     newer = asyncio.create_task(point.ask())
     await point.under_way(2)
     await worker.answers(ANSWER)
     request = await worker.answers(ANSWER)
     await asyncio.gather(older, newer)
+    return point, request
+
+
+async def test_cycles_that_nobody_asked_for_are_filled_and_go_along_the_history_does_not() -> None:
+    point, request = await older_and_newer(2)
+
+    assert request.history is None
+    assert [cycle.inputs for cycle in request.missed] == [("1",), ("1",), ("1",)]
+    assert point.asking.histories == 1  # the first one's
+
+
+async def test_after_a_gap_that_forgets_the_history_is_sent_although_an_older_one_was_answered() -> None:
+    _, request = await older_and_newer(7)
 
     assert request.history is not None
-    assert len(request.history) == 5
+    assert len(request.history) == 1
 
 
 async def test_one_request_of_a_point_is_with_the_worker_and_a_few_wait() -> None:

@@ -14,7 +14,10 @@ _LONGEST_GAP = 5  # cycles; a longer one forgets the history, a shorter one is f
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One request's place: the cycle it stands in, and whether earlier cycles must be sent again."""
+    """One request's place: the cycle it stands in, and whether earlier cycles must be sent again.
+
+    Cycles that a short gap filled are numbered, too: whoever holds the one before lacks those only.
+    """
 
     cycle: int
     inputs: tuple[str, ...]
@@ -66,15 +69,17 @@ class Cadence:
         if passed <= 0:
             self._open = inputs
             return Step(self._cycle, inputs, in_force, rewritten=False, history=self.history)
-        if passed > _LONGEST_GAP:
+        forgotten = passed > _LONGEST_GAP
+        if forgotten:
             self._finished.clear()
             self._finished.append(Cycle((), in_force))
+            self._cycle += 1
         else:
             self._finished.extend([Cycle(self._open, in_force)] * passed)
+            self._cycle += passed
         self._open = inputs
-        self._cycle += 1
         self._started = self._next_start(now, passed)
-        return Step(self._cycle, inputs, in_force, rewritten=passed != 1, history=self.history)
+        return Step(self._cycle, inputs, in_force, rewritten=forgotten, history=self.history)
 
     def _next_start(self, now: float, passed: int) -> float:
         due = self._started + passed * self._cycle_s
