@@ -2,8 +2,9 @@
 
 Refusals and objective: the demo plant in closed loop, each set three times from the same start under the same
 disturbances: the model guided, unguided, and asked for a list of which the first permitted one is taken. A
-refusal is a proposal that the check did not permit, repaired or not; states in which no block can be
-permitted, as guidance says, are told apart: no decoding helps there.
+refusal is a proposal that the check did not permit, repaired or not; those that were not repaired either are
+told apart, as strictly refused. So are states in which no block can be permitted, as guidance says: no
+decoding helps there.
 Time: the real processes, each pair of decisions on the same readings, guided and not.
 """
 
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from gateway.core.decision import DecisionRecord, Permitted, Undetermined
+from gateway.core.decision import DecisionRecord, Permitted, Refused, Undetermined
 from gateway.core.guidance import NOTHING, Guidance
 from gateway.core.tag import TagDefinition
 from gateway.plantsim.objective import score
@@ -46,7 +47,8 @@ class Loop:
 
     decisions: int
     dead: int  # states in which nothing can be permitted; known of a guided run only
-    refused: int  # of the others
+    refused: int  # of the others; repaired or not
+    strictly: int  # of those: not repaired either, nothing of the model's came through
     undetermined: int
     again: int  # attempts beyond the first
     others: int  # permitted in place of a first proposal that was not
@@ -61,6 +63,9 @@ def run(console: Console) -> list[Figure]:
     made = {
         "unguided_refused_percent": _percent(free),
         "guided_refused_percent": _percent(led),
+        "unguided_strictly_refused_percent": _percent(free, strictly=True),
+        "guided_strictly_refused_percent": _percent(led, strictly=True),
+        "n_best_strictly_refused_percent": _percent(listed, strictly=True),
         "refusals_fewer": sum(p.refused for p in free) / max(1, sum(p.refused for p in led)),
         "dead_states_percent": 100 * sum(p.dead for p in led) / sum(p.decisions for p in led),
         "undetermined": float(sum(p.undetermined for p in (*free, *led, *listed))),
@@ -73,13 +78,14 @@ def run(console: Console) -> list[Figure]:
         "guided_p50_ms": guided_ms,
         "unguided_p50_ms": plain_ms,
     }
-    table = Table("", "decisions", "nothing permitted", "refused", "objective")
+    table = Table("", "decisions", "nothing permitted", "refused or repaired", "refused", "objective")
     for name, loops in (("unguided, repaired", free), (f"the best {N_BEST}", listed), ("guided", led)):
         table.add_row(
             name,
             str(sum(p.decisions for p in loops)),
             str(sum(p.dead for p in loops)),
             f"{sum(p.refused for p in loops)} ({_percent(loops):.2f} %)",
+            f"{sum(p.strictly for p in loops)} ({_percent(loops, strictly=True):.2f} %)",
             f"{_mean(loops):.4f}",
         )
     console.print(table)
@@ -124,6 +130,9 @@ async def loop(seed: int, *, guided: bool, steps: int = STEPS, n_best: int = 1) 
         decisions=len(records),
         dead=sum(dead),
         refused=sum(_refused(r) and not gone for r, gone in zip(records, dead, strict=True)),
+        strictly=sum(
+            isinstance(r.outcome, Refused) and not gone for r, gone in zip(records, dead, strict=True)
+        ),
         undetermined=sum(isinstance(r.outcome, Undetermined) for r in records),
         others=sum(r.shortlist is not None and r.shortlist.rank > 1 for r in records),
         again=sum(r.decoding.attempts - 1 for r in records if r.decoding is not None),
@@ -151,8 +160,10 @@ def _taken(loops: Sequence[Loop]) -> float:
     return others / max(1, others + sum(p.refused for p in loops))
 
 
-def _percent(loops: Sequence[Loop]) -> float:
-    return 100 * sum(p.refused for p in loops) / sum(p.decisions - p.dead for p in loops)
+def _percent(loops: Sequence[Loop], *, strictly: bool = False) -> float:
+    """Of the decisions in which something can be permitted."""
+    refused = sum(p.strictly if strictly else p.refused for p in loops)
+    return 100 * refused / sum(p.decisions - p.dead for p in loops)
 
 
 def _mean(loops: Sequence[Loop]) -> float:
