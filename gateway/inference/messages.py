@@ -163,6 +163,7 @@ class Statistics(_Message, frozen=True):
     offloaded: int
     returned: int
     internal_fragmentation: float
+    external_fragmentation: float = 0.0
 
 
 Request = Load | Propose | Cancel | Guide | Release | Report | Serve

@@ -124,7 +124,8 @@ def test_a_cache_with_a_buffer_is_counted_by_what_it_takes_and_as_many_are_let_i
     page_bytes, each = predicted(bundle, 1).page, -(-backend.longest // bundle.manifest.block)
     fit = 64 // each
     caches = [backend.open() for _ in range(60)]
-    assert (backend.statistics().free, backend.held_bytes) == (64, 0)
+    empty = backend.statistics()
+    assert (empty.free, empty.stranded, backend.held_bytes) == (64, 64 - fit * each, 0)
 
     for cache in caches[:fit]:
         backend.forward([(cache, tokens[:1])])
@@ -137,6 +138,7 @@ def test_a_cache_with_a_buffer_is_counted_by_what_it_takes_and_as_many_are_let_i
     assert held.pages - held.free == fit * each
     assert backend.held_bytes == pytest.approx(fit * each * page_bytes, rel=0.06)
     assert backend.held_bytes <= 64 * page_bytes
+    assert held.external_fragmentation == 1.0  # what is left is too little for any
     assert held.unfilled_slots == fit * (each * bundle.manifest.block - 1)
     backend.forward([(caches[0], tokens[1:])])  # its buffer is there already
     assert backend.statistics().free == held.free

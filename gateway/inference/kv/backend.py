@@ -61,6 +61,7 @@ class PoolStatistics:
     cold: int = 0  # caches whose content stands outside the pool
     offloaded: int = 0
     returned: int = 0
+    stranded: int = 0  # free, and too few for another cache; none where any page serves any sequence
     standing: int = 0  # tokens that every session begins with, held once
 
     @property
@@ -71,8 +72,8 @@ class PoolStatistics:
 
     @property
     def external_fragmentation(self) -> float:
-        """Share of free slots that no request could get: none, every free page serves any sequence."""
-        return 0.0
+        """Share of free pages that no cache can take, as they are less than it takes at once."""
+        return self.stranded / self.free if self.free else 0.0
 
 
 class Span(NamedTuple):

@@ -166,9 +166,11 @@ class Exported(ABC, Generic[H]):
         """See `KvBackend`."""
         used = [tokens for _, tokens in self._held.values()]
         pages = sum(map(self._pages_of, used))
+        free = self._pages - pages
         return PoolStatistics(
             pages=self._pages,
-            free=self._pages - pages,
+            free=free,
+            stranded=free % self._pages_of(1),
             shared=0,
             found_again=0,
             in_tables=pages,

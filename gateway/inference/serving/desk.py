@@ -193,4 +193,5 @@ def _statistics(engine: ServingEngine) -> Statistics:
         offloaded=pool.offloaded,
         returned=pool.returned,
         internal_fragmentation=pool.internal_fragmentation,
+        external_fragmentation=pool.external_fragmentation,
     )
