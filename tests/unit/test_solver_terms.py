@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 import z3
+from z3 import z3core
 
 from gateway.solver.interval import SCALE
 from gateway.solver.terms import Answer, Bounds, Budget, Terms, asked, leaned_on, solver, state
@@ -75,3 +76,19 @@ def test_without_a_time_out_work_units_alone_end_a_query() -> None:
             for mine, theirs in zip(one, other, strict=True):
                 state(solver_, z3.Not(z3.And(mine, theirs)))
         assert asked(solver_, []) is said
+
+
+# A worker makes terms for weeks: what nobody holds any more, Z3 does not hold either.
+def test_terms_that_are_gone_leave_nothing_behind() -> None:
+    terms = Terms(z3.Context())
+
+    def allocated(begin: int) -> int:
+        for k in range(begin, begin + 2_000):
+            products = [(Fraction(7 * k + n, 9), terms.name(name)) for n, name in enumerate("xy", 1)]
+            terms.negative(terms.total(Fraction(k, 11), products), strict=True)
+        terms.forget(0)
+        return int(z3core.Z3_get_estimated_alloc_size())
+
+    allocated(0)  # tables of Z3's own grow at first
+    before = allocated(2_000)
+    assert allocated(4_000) - before < 50_000  # a term is some 100 bytes
