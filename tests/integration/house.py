@@ -56,8 +56,10 @@ class House:
         level_m: float = 2.0,
         guided: bool = False,
         n_best: int = 1,
+        bundles: Path = ROOT / "gateway" / "inference" / "bundles",
     ) -> None:
         self.folder, self._model, self._seed, self._level_m = folder, model, seed, level_m
+        self._bundles = bundles
         self._decoding = f"guided = {str(guided).lower()}\nn_best = {n_best}"
         self.scan_log = folder / "plant" / "scan.csv"
         self.watched = folder / "constraints.d"
@@ -208,10 +210,7 @@ class House:
         config = self.folder / "gateway.toml"
         text = config.read_text()
         for old, new in (
-            (
-                'bundles_dir = "bundles"',
-                f"bundles_dir = {json.dumps(str(ROOT / 'gateway/inference/bundles'))}",
-            ),
+            ('bundles_dir = "bundles"', f"bundles_dir = {json.dumps(str(self._bundles))}"),
             ("port = 4840", f"port = {self.opcua_port}"),
             ("port = 18883", f"port = {self.mqtt_port}"),
             ("port = 8480", f"port = {self.web_port}"),

@@ -74,22 +74,6 @@ def test_the_page_brings_both_kinds_to_an_answer_in_far_less_than_ten_minutes(ch
     assert len(tokens) == 6
 
 
-class _OwnBundles(House):
-    """The demo with a folder of bundles of one's own."""
-
-    def __init__(self, folder: Path, bundles: Path, model: str) -> None:
-        super().__init__(folder, model=model)
-        self._bundles = bundles
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        config = self.folder / "gateway.toml"
-        lines = config.read_text().splitlines()
-        (at,) = (at for at, line in enumerate(lines) if line.startswith("bundles_dir"))
-        lines[at] = f"bundles_dir = {json.dumps(str(self._bundles))}"
-        config.write_text("\n".join(lines) + "\n")
-
-
 @pytest.mark.timeout(180)
 async def test_the_pages_model_takes_over_in_the_demo_and_is_checked_like_any_other(
     checkout: Path, tmp_path: Path
@@ -100,7 +84,7 @@ async def test_the_pages_model_takes_over_in_the_demo_and_is_checked_like_any_ot
     bundles.mkdir()
     (bundles / "buffer-tank").symlink_to(ROOT / "gateway" / "inference" / "bundles" / "buffer-tank")
     shutil.copytree(checkout / "own", bundles / "own")
-    async with _OwnBundles(tmp_path / "house", bundles, "buffer-tank") as house:
+    async with House(tmp_path / "house", bundles=bundles) as house:
         answer = await house.ask("model.load", {"bundle": "own"}, deadline_ms=20_000)
         assert answer.ok, answer.error
         at = time.monotonic()
