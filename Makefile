@@ -59,7 +59,8 @@ bench: $(DEV_STAMP)
 	$(BIN)/python -m tests.bench
 
 gpu: $(DEV_STAMP)
-	$(BIN)/pytest -m gpu tests/gpu
+	$(BIN)/pytest -m gpu tests/gpu; status=$$?; \
+	  test ! -f tests/gpu/record.json || $(BIN)/python -m tests.gpu.table; exit $$status
 
 nightly: $(DEV_STAMP)
 	$(BIN)/pytest -m nightly tests

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +11,9 @@ import pytest
 
 from gateway.inference.bundle.manifest import Window
 from gateway.inference.kv.ort_session import open_session
+from tests.gpu.device import asked, versions
+from tests.gpu.table import RECORD
 from tests.unit.random_decoder import MINUTE, write_decoder
-
-RECORD = Path(os.environ.get("GPU_RECORD", Path(__file__).with_name("record.json")))
 
 
 def device_missing() -> str:
@@ -34,30 +32,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def figures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, float]]:
-    """What is measured, written down with the machine it was measured on when all has passed through."""
+def figures(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, float]]:
+    """What is measured, as `ROW: COLUMN`; written down with device, driver and versions at the end."""
     measured: dict[str, float] = {}
     yield measured
     folder = tmp_path_factory.mktemp("truth")
     bundle = write_decoder(folder, MINUTE, inputs=1, outputs=1, window=Window("swa", 64), quantized=None)
     _, truth = open_session(bundle.model_path, "cuda")
-    device = next(d for d in onnxruntime.get_ep_devices() if d.ep_name == "CUDAExecutionProvider")
-    RECORD.write_text(
-        json.dumps(
-            {
-                "device": {"vendor": device.device.vendor, **dict(device.device.metadata)},
-                "driver": _driver(),
-                "provider": truth.actual,
-                "onnxruntime": truth.runtime,
-                "python": platform.python_version(),
-                "figures": measured,
-            },
-            indent=1,
-        )
-        + "\n"
-    )
-
-
-def _driver() -> str:
-    told = Path("/proc/driver/nvidia/version")
-    return told.read_text().splitlines()[0] if told.exists() else "unknown"
+    device = asked()
+    told = {
+        "device": f"{device.name}, {device.total_mib} MiB",
+        "driver": device.driver,
+        "provider": truth.actual,
+        "versions": versions(),
+        "tests": request.session.testscollected,
+        "failed": request.session.testsfailed,
+        "figures": measured,
+    }
+    RECORD.write_text(json.dumps(told, indent=1) + "\n")

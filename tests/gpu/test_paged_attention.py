@@ -140,6 +140,27 @@ def test_a_fork_reads_what_it_shares_and_writes_apart(bundle: Bundle) -> None:
     )
 
 
+@pytest.mark.parametrize("capture", [True, False], ids=["captured", "eager"])
+def test_a_prefix_that_stands_is_adopted_and_answers_as_if_it_were_computed(
+    bundle: Bundle, *, capture: bool
+) -> None:
+    dice, backend = random.Random(6), opened(bundle, capture=capture)  # noqa: S311 - test data
+    block = bundle.manifest.block
+    tokens, token = drawn(dice, 4 * block), drawn(dice, 1)
+    stands = filled(backend, tokens)
+    backend.settle(stands, len(tokens))
+    adopting = backend.open()
+    free = backend.statistics().free
+    found = backend.adopt(adopting, [*tokens, *token])
+
+    assert found == len(tokens)
+    assert backend.statistics().free == free  # shared, not copied
+    answer = backend.forward([(adopting, token)])[0]
+    assert np.array_equal(answer, backend.forward([(stands, token)])[0])
+    computed = filled(backend, drawn(dice, 3) + tokens)  # the same words elsewhere are another prefix
+    assert not np.array_equal(backend.forward([(computed, token)])[0], answer)
+
+
 @pytest.mark.parametrize("size", [TINY, SMALL], ids=["tiny", "small"])
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "eager"])
 def test_speed_and_memory_are_put_on_record(
