@@ -52,6 +52,7 @@ def _maker(
             clock=clock,
             slowest_ms=slowest,
             points=len(points),
+            max_wait_s=config.inference.max_wait,
             on_lost=on_lost,
         )
         for point in points:

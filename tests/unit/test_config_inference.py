@@ -25,7 +25,7 @@ def read(folder: Path, section: str) -> InferenceSection:
 def test_without_a_word_the_first_device_serves_or_the_processor() -> None:
     section = InferenceSection()
 
-    assert (section.provider, section.require_cuda) == ("auto", False)
+    assert (section.provider, section.require_cuda, section.max_wait) == ("auto", False, 0.0)
 
 
 @pytest.mark.parametrize("provider", ["auto", "cpu", "cuda:0", "cuda:11"])
@@ -44,3 +44,16 @@ def test_cuda_cannot_be_required_on_the_processor(tmp_path: Path) -> None:
         read(tmp_path, 'provider = "cpu"\nrequire_cuda = true')
 
     assert read(tmp_path, 'provider = "cuda:0"\nrequire_cuda = true').require_cuda
+
+
+def test_on_the_processor_nobody_may_wait_for_company(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="every millisecond of waiting is one more of each answer"):
+        read(tmp_path, 'provider = "cpu"\nmax_wait = "1 ms"')
+
+    assert read(tmp_path, 'provider = "cpu"\nmax_wait = "0 ms"').max_wait == 0.0
+    assert read(tmp_path, 'provider = "cuda:0"\nmax_wait = "2 ms"').max_wait == 0.002
+
+
+def test_a_wait_has_a_limit(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="waits at most 20 ms for company"):
+        read(tmp_path, 'provider = "cuda:0"\nmax_wait = "50 ms"')

@@ -29,11 +29,13 @@ class Machine:
     def __init__(self) -> None:
         self.device = "works"  # or: silent, gone
         self.asked: list[str] = []
+        self.windows: list[bool] = []  # by worker: whether its requests wait for company
         self.tried_often = asyncio.Event()
         self.up: asyncio.Queue[asyncio.Future[int]] = asyncio.Queue()  # the end of each, once it is kept
 
     def worker(self, _module: str, arguments: Sequence[str], *, name: str) -> Any:  # noqa: ANN401  # a twin
         del name
+        self.windows.append("--max-wait-ms" in arguments)
         return _Worker(self, arguments[list(arguments).index("--provider") + 1])
 
 
@@ -103,6 +105,7 @@ def worker_on(provider: str, *, require_cuda: bool = False) -> EngineWorker:
         provider=provider,
         require_cuda=require_cuda,
         slowest_ms=None,
+        max_wait_s=0.002,
         warm=lambda: (),
         warmed=lambda _: None,
     )
@@ -146,6 +149,7 @@ async def test_a_device_that_goes_while_the_gateway_runs_is_replaced_by_the_proc
     await lose(machine)
     back = await machine.up.get()
     assert machine.asked == ["cuda:0", "cuda:0", "cpu"]
+    assert machine.windows == [True, True, False]
     assert worker.place == Place("cuda:0", CPU, CPU)
     assert worker.place.fell_back(ran_on_cuda=True) == f"`cuda:0` was asked for and the model runs on {CPU}"
 

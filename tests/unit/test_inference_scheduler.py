@@ -70,3 +70,48 @@ def test_nobody_is_passed_over_for_long_however_urgent_the_others_are(
         longest = max(longest, *(job.passed_over for job in jobs.values()))
 
     assert longest <= policy.patience + len(jobs)
+
+
+# --- waiting for company
+
+WINDOW = Policy(widest=3, window_s=0.002)
+
+
+def fresh(number: int, arrived: float, *, latest: float = 9.0, tokens: int = 1) -> Waiting:
+    return replace(waiting(number, tokens=tokens), fresh=True, arrived=arrived, latest=latest)
+
+
+def test_without_a_window_nobody_waits() -> None:
+    assert Policy().window_s == 0.0
+    assert Policy().waits_until([fresh(1, 5.0)], 5.0) is None
+
+
+def test_who_comes_alone_waits_for_others_no_longer_than_the_window() -> None:
+    assert WINDOW.waits_until([fresh(1, 5.0)], 5.0) == 5.002
+    assert WINDOW.waits_until([fresh(1, 5.0)], 5.001) == 5.002
+    assert WINDOW.waits_until([fresh(1, 5.0)], 5.002) is None
+    assert (
+        WINDOW.waits_until([fresh(1, 5.0), fresh(2, 5.001)], 5.001) == 5.002
+    )  # the first's time, not its own
+    assert WINDOW.waits_until([], 5.0) is None
+
+
+def test_nobody_waits_into_the_time_that_its_own_work_needs() -> None:
+    assert WINDOW.waits_until([fresh(1, 5.0, latest=5.0005), fresh(2, 5.0)], 5.0) == 5.0005
+    assert WINDOW.waits_until([fresh(1, 5.0, latest=4.9)], 5.0) is None
+
+
+def test_a_full_forward_waits_for_nobody() -> None:
+    assert WINDOW.waits_until([fresh(n, 5.0) for n in (1, 2)], 5.0) == 5.002
+    assert WINDOW.waits_until([fresh(n, 5.0) for n in (1, 2, 3)], 5.0) is None
+    assert WINDOW.waits_until([replace(fresh(1, 5.0), rows=3)], 5.0) is None
+
+
+def test_who_has_begun_waits_no_more_and_who_prefills_never() -> None:
+    assert WINDOW.waits_until([replace(fresh(1, 5.0), fresh=False)], 5.0) is None
+    assert WINDOW.waits_until([fresh(1, 5.0), replace(fresh(2, 5.0), fresh=False)], 5.0) is None
+    assert WINDOW.waits_until([replace(fresh(1, 5.0), prefill=True)], 5.0) is None
+
+
+def test_nobody_waits_while_there_is_work_for_the_forward_after() -> None:
+    assert WINDOW.waits_until([fresh(1, 5.0, tokens=6), fresh(2, 5.0, tokens=7)], 5.0) is None

@@ -58,6 +58,7 @@ class EngineWorker:
         warm: Callable[[], Sequence[Propose]],
         warmed: Callable[[frozenset[str]], None],
         points: int = 1,
+        max_wait_s: float = 0.0,
         on_lost: Callable[[], None] | None = None,
     ) -> None:
         """`warm` says what a new worker should hold before it is asked; `warmed` hears what it holds.
@@ -68,7 +69,7 @@ class EngineWorker:
         """
         self._on_lost = on_lost
         self._bundle, self._limits, self._warm, self._tell_warmed = bundle, limits, warm, warmed
-        self._points = points
+        self._points, self._max_wait_s = points, max_wait_s
         self.provider, self._require_cuda, self._slowest_ms = provider, require_cuda, slowest_ms
         self._process: NumberedWorker | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -184,6 +185,8 @@ class EngineWorker:
             arguments += ["--pages", str(room.pages), "--cold-pages", str(room.cold_pages)]
             if room.sessions < self._points:
                 log.warning("sessions_take_turns", points=self._points, room_for=room.sessions)
+        if self._max_wait_s and provider == self.provider:  # what it falls back to does not wait
+            arguments += ["--max-wait-ms", f"{1e3 * self._max_wait_s:g}"]
         if self._gives_way:
             arguments += ["--give-way-s", f"{_GIVE_WAY_S:g}"]
         worker = NumberedWorker(_MODULE, arguments, name=name)

@@ -50,9 +50,12 @@ class ModelEngine:
         clock: Clock | None = None,
         slowest_ms: float | None = None,
         points: int = 1,
+        max_wait_s: float = 0.0,
         on_lost: Callable[[], None] | None = None,
     ) -> None:
         """`on_lost` hears of each worker that was lost, and of each that could not replace one.
+
+        On CUDA a request waits up to `max_wait_s` for others to share its first forward.
 
         So many decision `points` find their memory kept between two of their requests; more take turns.
         """
@@ -72,6 +75,7 @@ class ModelEngine:
             warm=self._to_warm,
             warmed=self._warmed,
             points=points,
+            max_wait_s=max_wait_s,
             on_lost=on_lost,
         )
         self._warming: dict[str, Step] = {}

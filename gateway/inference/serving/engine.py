@@ -49,6 +49,7 @@ class Engine:
         cold_pages: int = 0,
         policy: Policy | None = None,
         uses: int = 2,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         manifest = bundle.manifest
         self.tokenizer = Tokenizer(manifest)
@@ -58,7 +59,7 @@ class Engine:
         )
         self.backend = make_backend(bundle, provider=provider, pages=pages, cold_pages=cold_pages)
         self._writer = Writer(bundle, self.tokenizer, masks, self.backend)
-        self._policy = policy or Policy()
+        self._policy, self._now = policy or Policy(), now
         self._sessions: dict[str, Session] = {}
         self._recency: Recency[str] = Recency(uses)
         self._jobs: dict[int, UnderWay] = {}
@@ -89,19 +90,32 @@ class Engine:
         """From now on a forward holds so many requests at the most, and never more than the policy says."""
         self._policy = replace(self._policy, widest=max(1, min(widest, self._policy.widest)))
 
+    def waits(self, window_s: float) -> None:
+        """From now on requests wait so long for others to share their first forward."""
+        self._policy = replace(self._policy, window_s=window_s)
+
     @property
     def busy(self) -> bool:
         """True while a step would run something or has something to tell."""
         held = [job for job in self._jobs.values() if job.holds]
-        if self._finished or len(held) < len(self._jobs):
+        if self._finished or any(job.over for job in held):
             return True
-        return any(job.over for job in held) if held else self._idle_work() is not None
+        if len(held) < len(self._jobs):
+            return self._company_until is None
+        return not held and self._idle_work() is not None
 
     @property
     def held_until(self) -> float | None:
         """Until which monotonic second it has nothing to do unless it is told something; None: for ever."""
         held = [job.awaited.until for job in self._jobs.values() if job.holds and job.awaited is not None]
-        return min(held, default=None)
+        company = self._company_until
+        return min(held if company is None else [*held, company], default=None)
+
+    @property
+    def _company_until(self) -> float | None:
+        if not self._policy.window_s:
+            return None
+        return self._policy.waits_until([job.waiting for job in self._jobs.values() if job.rows], self._now())
 
     @property
     def queued(self) -> int:
@@ -163,10 +177,12 @@ class Engine:
     def step(self) -> None:
         """Run one planned forward; where no request waits, one of those that will be needed later."""
         self._go_on()
+        if self._company_until is not None:
+            return
         numbers = self._policy.plan([job.waiting for job in self._jobs.values() if job.rows])
         if not numbers:
-            if not self._jobs:
-                self._idle()
+            if not self._jobs and not self._no_room:  # else it is computed when it is needed
+                self._no_room = not self._writer.work_ahead(self._sessions.values())
             return
         for job in self._jobs.values():
             job.passed_over += 1
@@ -260,7 +276,8 @@ class Engine:
         self._at_work.add(request.session)
         awaited = self._awaited.get(number)
         work = self._writer.work(session, request, awaited)
-        job = UnderWay(number, request, name, session, request.urgency, work, awaited, left_s=own_s)
+        job = UnderWay(number, request, name, session, request.urgency, work, awaited)
+        job.left_s, job.arrived = own_s, self._now()
         if self.costs is not None:
             job.left_s += self.costs.listed(request.most - 1, len(self.tokenizer.outputs) - 1)
         self._jobs[number] = job
@@ -353,27 +370,7 @@ class Engine:
         self._next(job.request.session)
 
     def _idle_work(self) -> tuple[Session, Want] | None:
-        if self._no_room:
-            return None
-        for session in self._sessions.values():
-            want = self._writer.idle(session)
-            if want is not None and (
-                self.backend.resident(want.cache) or not self.backend.span(want.cache).end
-            ):
-                return session, want
-        return None
-
-    def _idle(self) -> None:
-        found = self._idle_work()
-        if found is None:
-            return
-        session, want = found
-        try:
-            self.backend.forward([(want.cache, want.tokens)])
-        except PoolExhaustedError:
-            self._no_room = True  # it is computed when it is needed
-        else:
-            self._writer.idled(session)
+        return None if self._no_room else self._writer.first_idle(self._sessions.values())
 
     def _restore(self, name: str) -> None:
         """Bring a session's content back into the pool; raises `PoolExhaustedError`."""

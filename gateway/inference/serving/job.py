@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -136,10 +136,29 @@ class Writer:
             return None
         return Want(session.ahead.cache, session.ahead.tokens[:PREFILL_CHUNK], prefill=True)
 
-    def idled(self, session: Session) -> None:
-        """The chunk is computed."""
+    def first_idle(self, sessions: Iterable[Session]) -> tuple[Session, Want] | None:
+        """Such a chunk, of the first session that has one and is not moved out."""
+        for session in sessions:
+            want = self.idle(session)
+            if want is not None and (
+                self._backend.resident(want.cache) or not self._backend.span(want.cache).end
+            ):
+                return session, want
+        return None
+
+    def work_ahead(self, sessions: Iterable[Session]) -> bool:
+        """Compute such a chunk where there is one; False without room for it."""
+        found = self.first_idle(sessions)
+        if found is None:
+            return True
+        session, want = found
+        try:
+            self._backend.forward([(want.cache, want.tokens)])
+        except PoolExhaustedError:
+            return False
         assert session.ahead is not None, "asked for a moment ago"  # noqa: S101 - an invariant
         del session.ahead.tokens[:PREFILL_CHUNK]
+        return True
 
     def work(self, session: Session, request: Propose, awaited: Awaited | None = None) -> Work:
         """The answer to a request, step by step; decoded along guidance where that is `awaited` and comes."""

@@ -3,6 +3,9 @@
 The most urgent job leads: class, then decoding before prefill, then the earliest deadline. Jobs that decode
 equally many tokens go along, at no cost in waiting; a prefill chunk goes alone, so that whoever decides waits
 for one chunk at the most. A job that was passed over `patience` times leads, whatever its class.
+
+Where a window is set, which pays on CUDA only, requests that all stand at their first forward wait for others
+to share it: none longer than the window from its arrival, nor into the time that its own work needs.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ class Waiting:
     prefill: bool
     passed_over: int  # forwards without it since it last ran
     rows: int = 1  # of its next forward
+    fresh: bool = False  # it has not run at all
+    arrived: float = 0.0  # monotonic seconds
+    latest: float = 0.0  # monotonic seconds at which its work has to begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,7 @@ class Policy:
 
     widest: int = 8  # rows of a forward
     patience: int = 32  # forwards
+    window_s: float = 0.0  # that requests wait for company
 
     def plan(self, waiting: Collection[Waiting]) -> tuple[int, ...]:
         """Numbers of the jobs of the next forward, the leader first; empty where none waits."""
@@ -45,6 +52,17 @@ class Policy:
                 planned.append(each.number)
                 room -= each.rows
         return tuple(planned)
+
+    def waits_until(self, waiting: Collection[Waiting], now: float) -> float | None:
+        """Until which monotonic second what `plan` says waits for company; None: it goes now."""
+        if not self.window_s or not waiting:
+            return None
+        others_go = len(self.plan(waiting)) < len(waiting)  # in the forward after it: nobody idles meanwhile
+        full = sum(each.rows for each in waiting) >= self.widest
+        if others_go or full or any(each.prefill or not each.fresh for each in waiting):
+            return None
+        until = min(min(each.arrived + self.window_s, each.latest) for each in waiting)
+        return until if until > now else None
 
     def _rank(self, w: Waiting) -> tuple[bool, int, bool, float, int]:
         if w.passed_over >= self.patience:

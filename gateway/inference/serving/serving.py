@@ -20,6 +20,8 @@ from gateway.inference.serving.selftest import SelfTest, self_test
 from gateway.inference.serving.stateless_engine import StatelessEngine
 from gateway.inference.serving.stateless_selftest import self_test_stateless
 
+_CUDA = "CUDAExecutionProvider"
+
 
 class ServingEngine(Protocol):
     """One model and the histories of its sessions, used from one thread."""
@@ -83,8 +85,12 @@ class ServingEngine(Protocol):
         """Guidance for that request, or why there is none."""
         ...
 
+    def waits(self, window_s: float) -> None:
+        """From now on requests wait so long for others to share their first forward."""
+        ...
+
     def step(self) -> None:
-        """Run one planned forward."""
+        """Run one planned forward, unless it waits for company."""
         ...
 
     def drain(self) -> list[tuple[int, Answer | NeedHistory | Failed]]:
@@ -107,6 +113,7 @@ class Size:
     provider: Provider = "cpu"
     pages: int = 256
     cold_pages: int = 0
+    max_wait_s: float = 0.0  # that requests wait for others to share a forward, on CUDA
 
 
 def make_engine(
@@ -127,10 +134,28 @@ def start_engine(
 ) -> tuple[ServingEngine, SelfTest]:
     """An engine that has shown itself: exact, warm, its costs known; raises `InferenceError`."""
     engine, test = make_engine(bundle, outputs, size)
+    window_s = window_of(engine.truth, size.max_wait_s)
     with _in_words(bundle):
         shown = test()
     engine.costs = Costs(shown.decision_ms, shown.chunk_ms, shown.steps_ms)
+    if window_s:
+        engine.waits(window_s)
     return engine, shown
+
+
+def window_of(truth: ProviderTruth, wanted_s: float) -> float:
+    """How long requests wait for company: on CUDA as wanted; not at all where a model fell back from there.
+
+    Raises `InferenceError` where it is to wait on the processor, which nothing would gain.
+    """
+    if wanted_s and _CUDA not in {truth.actual, truth.expected}:
+        message = (
+            f"requests are to wait {1e3 * wanted_s:g} ms for others and the model runs on {truth.actual}, "
+            "where every millisecond of waiting is one more of each answer, and requests that wait anyway "
+            'share a forward: write `max_wait = "0 ms"` in `[inference]`, or run it on CUDA'
+        )
+        raise InferenceError(message)
+    return wanted_s if truth.actual == _CUDA else 0.0
 
 
 @contextmanager

@@ -7,10 +7,10 @@ the answer: what was measured does not depend on what the model made of it.
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -29,8 +29,9 @@ from gateway.inference.messages import Answer, Cycle, Failed, NeedHistory, Other
 from gateway.inference.serving.costs import Costs
 from gateway.inference.serving.engine import CANCELLED
 from gateway.inference.serving.job import exact_numbers
-from gateway.inference.serving.scheduler import Policy, Waiting
-from gateway.inference.serving.stateless_model import Rows, StatelessModel
+from gateway.inference.serving.scheduler import Policy
+from gateway.inference.serving.stateless_job import StatelessJob
+from gateway.inference.serving.stateless_model import StatelessModel
 
 _MOST_SESSIONS = 1024  # the one that was used longest ago is forgotten: its next request brings the history
 
@@ -47,30 +48,6 @@ class _Session:
     open: _Row = field(default_factory=lambda: np.empty(0))
 
 
-@dataclass(slots=True)
-class _Job:
-    number: int
-    request: Propose
-    rows: Rows
-    clamped: int  # measurements of this cycle outside what training saw
-    familiar: bool  # no value of any row was
-    began: float
-    acting: tuple[Fraction, ...]  # in force, by output
-    awaited: Awaited | None  # guidance
-    parts: list[NDArray[np.generic]] = field(default_factory=list)  # by output, once the forward has run
-    passed_over: int = 0
-
-    @property
-    def due(self) -> float:
-        """Monotonic seconds; infinite where it does not matter when."""
-        return self.request.due if self.request.due is not None else math.inf
-
-    @property
-    def waits(self) -> bool:
-        """Whether its guidance may still come in time."""
-        return self.awaited is not None and self.awaited.open and time.monotonic() < self.awaited.until
-
-
 class StatelessEngine:
     """One model and its sessions, used from one thread; see `ServingEngine`."""
 
@@ -81,6 +58,7 @@ class StatelessEngine:
         *,
         provider: Provider = "cpu",
         policy: Policy | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         manifest = bundle.manifest
         self.model = StatelessModel(bundle, provider)
@@ -92,11 +70,11 @@ class StatelessEngine:
         self._least = np.array([float(Fraction(low)) for low, _ in trained])
         self._most = np.array([float(Fraction(high)) for _, high in trained])
         self._read = np.array([any(tag in each.tags for each in manifest.tensors) for tag in manifest.tags])
-        self._policy = policy or Policy()
+        self._policy, self._now = policy or Policy(), now
         self.widest = 1  # until a test has shown that a request's answer does not depend on its companions
         self._sessions: dict[str, _Session] = {}
-        self._jobs: dict[int, _Job] = {}  # that have not run
-        self._held: dict[int, _Job] = {}  # that have, and wait for guidance
+        self._jobs: dict[int, StatelessJob] = {}  # that have not run
+        self._held: dict[int, StatelessJob] = {}  # that have, and wait for guidance
         self._finished: list[tuple[int, Answer | NeedHistory | Failed]] = []
         self.costs: Costs | None = None
         self.decisions = self.warmed = self.rebuilt = self.evicted = self.forwards = self.rows = 0
@@ -114,7 +92,9 @@ class StatelessEngine:
     @property
     def busy(self) -> bool:
         """True while a step would run something or has something to tell."""
-        return bool(self._jobs or self._finished) or any(not job.waits for job in self._held.values())
+        if self._finished or any(not job.waits for job in self._held.values()):
+            return True
+        return bool(self._jobs) and self._company_until is None
 
     @property
     def queued(self) -> int:
@@ -157,10 +137,20 @@ class StatelessEngine:
 
     @property
     def held_until(self) -> float | None:
-        """See `ServingEngine`: until the first of those that wait for guidance goes on without."""
-        return min(
-            (job.awaited.until for job in self._held.values() if job.awaited is not None), default=None
-        )
+        """See `ServingEngine`: until the first that waits goes on without guidance, or company."""
+        held = [job.awaited.until for job in self._held.values() if job.awaited is not None]
+        company = self._company_until
+        return min(held if company is None else [*held, company], default=None)
+
+    def waits(self, window_s: float) -> None:
+        """See `ServingEngine`."""
+        self._policy = replace(self._policy, widest=self.widest, window_s=window_s)
+
+    @property
+    def _company_until(self) -> float | None:
+        if not self._policy.window_s:
+            return None
+        return self._policy.waits_until([job.waiting for job in self._jobs.values()], self._now())
 
     def guide(self, number: int, packed: bytes, because: str) -> None:
         """Guidance for a request, or why there is none; what is not waited for any more is dropped."""
@@ -175,7 +165,8 @@ class StatelessEngine:
 
     def step(self) -> None:
         """Run one planned forward, and answer what waits for nothing any more."""
-        self._forward()
+        if self._company_until is None:
+            self._forward()
         for job in [job for job in self._held.values() if not job.waits]:
             del self._held[job.number]
             try:
@@ -185,10 +176,7 @@ class StatelessEngine:
                 self._finished.append((job.number, Failed(problem=str(exc))))
 
     def _forward(self) -> None:
-        waiting = [
-            Waiting(job.number, job.request.urgency, job.due, 1, prefill=False, passed_over=job.passed_over)
-            for job in self._jobs.values()
-        ]
+        waiting = [job.waiting for job in self._jobs.values()]
         planned = [self._jobs.pop(number) for number in self._policy.plan(waiting)[: self.widest]]
         if not planned:
             return
@@ -272,7 +260,7 @@ class StatelessEngine:
         forward_s = self.costs.seconds(0)
         self.costs.admit(time.monotonic(), request.due, ahead // self.widest * forward_s, forward_s)
 
-    def _job(self, number: int, request: Propose, session: _Session) -> _Job:
+    def _job(self, number: int, request: Propose, session: _Session) -> StatelessJob:
         began = time.perf_counter()
         if len(session.rows) < self._bundle.steps - 1:
             message = (
@@ -285,7 +273,7 @@ class StatelessEngine:
         strange = (inside != rows) & self._read
         measured = strange[-1, : len(request.inputs)]
         until = request.guided_until
-        return _Job(
+        return StatelessJob(
             number,
             request,
             inside,
@@ -294,9 +282,11 @@ class StatelessEngine:
             began=began,
             acting=exact_numbers(request.in_force or session.in_force),
             awaited=None if until is None else Awaited(until),
+            arrived=self._now(),
+            left_s=self.costs.seconds(0) if self.costs is not None else 0.0,
         )
 
-    def _lines(self, job: _Job) -> list[Line]:
+    def _lines(self, job: StatelessJob) -> list[Line]:
         """One output after the other, each among what its guidance and its most change leave; the n best."""
         if job.awaited is not None:
             job.awaited.give_up()
@@ -308,7 +298,7 @@ class StatelessEngine:
         return lines
 
     def _options(
-        self, job: _Job, line: Line, part: NDArray[np.generic], most: int, *, first: bool
+        self, job: StatelessJob, line: Line, part: NDArray[np.generic], most: int, *, first: bool
     ) -> list[Option]:
         """What a line's next output may be. Where guidance of the first leads nowhere, nothing guides on."""
         reader = self.readers[len(line.outputs)]
@@ -319,7 +309,7 @@ class StatelessEngine:
             permitted = job.awaited.left(line.raws, reader.limits, permitted)
         return [] if permitted == () else reader.options(part, permitted, most)
 
-    def _answer(self, job: _Job) -> Answer:
+    def _answer(self, job: StatelessJob) -> Answer:
         lines, awaited = self._lines(job), job.awaited
         decoded = lines[0].outputs
         sure, *others = map(self._sure, lines)
@@ -353,7 +343,7 @@ class StatelessEngine:
         ]
         return concentration(saying or line.outputs)
 
-    def _confidence(self, job: _Job, sure: float) -> float | None:
+    def _confidence(self, job: StatelessJob, sure: float) -> float | None:
         return looked_up(self._bundle.manifest.confidence, sure) if job.familiar else 0.0
 
 

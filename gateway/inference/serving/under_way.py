@@ -30,6 +30,7 @@ class UnderWay:
     logits: Logits | None = None  # sent last; while it holds
     passed_over: int = 0
     left_s: float = 0.0  # estimated, for admission
+    arrived: float = 0.0  # monotonic seconds
 
     @property
     def due(self) -> float:
@@ -64,6 +65,9 @@ class UnderWay:
             first.prefill,
             self.passed_over,
             rows=1 + len(others),
+            fresh=self.logits is None,
+            arrived=self.arrived,
+            latest=self.due - self.left_s,
         )
 
     @property

@@ -27,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--provider", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--pages", type=int, default=256)
     parser.add_argument("--cold-pages", type=int, default=1024)
+    parser.add_argument("--max-wait-ms", type=float, default=0.0, help="for company, on CUDA only")
     parser.add_argument("--give-way-s", type=float, help="at most so long, and until `Serve`")
     options = parser.parse_args(arguments)
     with socket.socket(fileno=options.socket_fd) as sock:
@@ -43,7 +44,8 @@ def _desk(sock: socket.socket, options: argparse.Namespace) -> Desk:
     from gateway.inference.serving.desk import Desk  # noqa: PLC0415  see above
     from gateway.inference.serving.serving import Size  # noqa: PLC0415  see above
 
-    return Desk(sock, options.bundle, Size(options.provider, options.pages, options.cold_pages))
+    size = Size(options.provider, options.pages, options.cold_pages, options.max_wait_ms / 1e3)
+    return Desk(sock, options.bundle, size)
 
 
 def _until_it_serves(sock: socket.socket, options: argparse.Namespace) -> Desk:
