@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import onnxruntime
 import pytest
 
 from gateway.config.load import load
+from gateway.config.model import GatewayConfig
 from gateway.config.tags import tag_definitions
 from gateway.core.clock import SystemClock
 from gateway.core.errors import ConfigError
@@ -18,6 +20,47 @@ from gateway.daemon.model_book import ModelBook
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
+CUDA_IS_HERE = any(device.ep_name == "CUDAExecutionProvider" for device in onnxruntime.get_ep_devices())
+
+
+def configured(folder: Path, inference: str) -> GatewayConfig:
+    """The demo's configuration with an `[inference]` of its own."""
+    for source in (ROOT / "packaging" / "demo").iterdir():
+        shutil.copy(source, folder)
+    (folder / "bundles").symlink_to(ROOT / "gateway" / "inference" / "bundles")
+    file = folder / "gateway.toml"
+    file.write_text(f"{file.read_text()}\n[inference]\n{inference}\n")
+    return load(file)
+
+
+@pytest.mark.parametrize(
+    ("inference", "why"),
+    [
+        ('provider = "cuda:9"', "provider `cuda:9` was asked for but"),
+        pytest.param(
+            "require_cuda = true",
+            "CUDA is required but the session runs on CPUExecutionProvider: add a GPU",
+            marks=pytest.mark.skipif(CUDA_IS_HERE, reason="a CUDA device is present"),
+        ),
+        pytest.param(
+            'max_wait = "2 ms"',
+            "requests are to wait 2 ms for others and the model runs on CPUExecutionProvider",
+            marks=pytest.mark.skipif(CUDA_IS_HERE, reason="a CUDA device is present"),
+        ),
+    ],
+)
+async def test_what_cannot_be_had_here_is_refused_at_the_start_by_the_point_that_needs_it(
+    tmp_path: Path, inference: str, why: str
+) -> None:
+    config, clock = configured(tmp_path, inference), SystemClock()
+    book = ModelBook(tmp_path / "models.json")
+    engines = make_engines(config, TagStore(tag_definitions(config), clock), clock, book)
+
+    with pytest.raises(ConfigError) as caught:
+        await start_engine(config, "buffer-tank", engines["buffer-tank"])
+
+    assert "decision point `buffer-tank`: model `buffer-tank` cannot be used: " in str(caught.value)
+    assert why in str(caught.value)
 
 
 async def test_a_model_too_slow_for_its_decision_point_is_refused_with_the_figures(tmp_path: Path) -> None:
