@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.solver.analysis.analyze import Wanted
     from gateway.solver.analysis.findings import Report
     from gateway.solver.analysis.sidecar import Sidecar
-    from gateway.solver.module import Module
+    from gateway.solver.modules.module import Module
 
 BUDGET_S = 60.0
 
@@ -99,7 +99,7 @@ def _module(data: bytes, file: Path, tags: Path | None, config: Path | None) -> 
     """Raises `ModuleRefusedError`."""
     from gateway.cli import offline  # noqa: PLC0415
     from gateway.solver.bytecode.accept import accepted, source_of  # noqa: PLC0415
-    from gateway.solver.signing import Trust  # noqa: PLC0415
+    from gateway.solver.bytecode.signing import Trust  # noqa: PLC0415
 
     known = offline.tags_of(source_of(data, file.name), tags, config)
     return accepted(data, file.name, known, Trust())
@@ -111,7 +111,7 @@ def _active(
     """The modules of a folder but the file itself, by id; and what of it cannot be read as one."""
     from gateway.cli import offline  # noqa: PLC0415
     from gateway.solver.errors import ModuleRefusedError  # noqa: PLC0415
-    from gateway.solver.watcher import is_module_name  # noqa: PLC0415
+    from gateway.solver.in_force.watcher import is_module_name  # noqa: PLC0415
 
     if not folder.is_dir():
         offline.fail(f"o3ctl: `{folder}` is no folder")

@@ -18,8 +18,8 @@ from gateway.solver.backtest.compare import Comparison, Judged, compared
 from gateway.solver.backtest.evidence import Bools, Evidence, Ints, Listed
 from gateway.solver.backtest.sweep import Asked, Sweeper
 from gateway.solver.bytecode.accept import accepted
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.signing import Trust
+from gateway.solver.bytecode.signing import Trust
+from gateway.solver.rules.ruleset import RuleSet
 from gateway.storage.recorded import OUTCOMES, Batch, RecordedDecisions, Wanted, blamed
 
 _SLOTS = 60  # of a timeline

@@ -107,7 +107,7 @@ def stretcher_of(
 def _named(file: Path, against: Path) -> list[tuple[bytes, str]]:
     """The modules of a file or folder, but for the one that is judged."""
     from gateway.cli.offline import fail, file_bytes  # noqa: PLC0415
-    from gateway.solver.watcher import is_module_name  # noqa: PLC0415  # watchfiles
+    from gateway.solver.in_force.watcher import is_module_name  # noqa: PLC0415  # watchfiles
 
     if against.is_file():
         return [(file_bytes(against), against.name)]
@@ -122,7 +122,7 @@ def _named(file: Path, against: Path) -> list[tuple[bytes, str]]:
 
 def _in_force(folder: Path) -> list[tuple[bytes, str]]:
     """The modules a gateway has in force, by its state folder; none where it never had any."""
-    from gateway.solver.activation import Activation  # noqa: PLC0415
+    from gateway.solver.in_force.activation import Activation  # noqa: PLC0415
 
     kept = Activation(folder)
     kept.load()

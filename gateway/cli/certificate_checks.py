@@ -26,15 +26,15 @@ from gateway.core.override import phrase
 from gateway.recheck.bounds import Bounds, misproved, violated
 from gateway.recheck.check import Question, recheck
 from gateway.recheck.language import LanguageError
-from gateway.solver.affine import symbols
-from gateway.solver.certificate_basis import canonical
-from gateway.solver.certificate_bounds import BY_SOLVER, bounds
-from gateway.solver.certificate_claims import Scene
-from gateway.solver.certificate_solvers import SOLVERS, SolverName, ask, expected_answers
-from gateway.solver.check import Checks
+from gateway.solver.certificates.basis import canonical
+from gateway.solver.certificates.bounds import BY_SOLVER, bounds
+from gateway.solver.certificates.claims import Scene
+from gateway.solver.certificates.smtlib import acting, script_symbols
+from gateway.solver.certificates.solvers import SOLVERS, SolverName, ask, expected_answers
+from gateway.solver.checking.terms import Budget
 from gateway.solver.errors import CertificateError
-from gateway.solver.smtlib import acting, script_symbols
-from gateway.solver.terms import Budget
+from gateway.solver.language.affine import symbols
+from gateway.solver.workers.check import Checks
 from gateway.storage.anchored import read_anchored
 from gateway.storage.codec import certificate_document, parsed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from gateway.cli.certificate_file import certificate_of, derive, file_document
 from gateway.cli.certificate_signature import signed
 from gateway.core.decision import DecisionId
-from gateway.solver.certificate_basis import BasisStore, canonical
+from gateway.solver.certificates.basis import BasisStore, canonical
 from gateway.solver.errors import CertificateError
 from gateway.storage.anchored import read_decision
 

@@ -25,12 +25,12 @@ from gateway.core.decision import (
 from gateway.core.errors import StorageError
 from gateway.core.override import Override, phrase
 from gateway.core.tag import decimal_text
-from gateway.solver.affine import symbols
-from gateway.solver.certificate_basis import Basis, BasisStore, canonical
-from gateway.solver.certificate_bounds import bounds
-from gateway.solver.certificate_claims import Scene, claims_of, scene_of
+from gateway.solver.certificates.basis import Basis, BasisStore, canonical
+from gateway.solver.certificates.bounds import bounds
+from gateway.solver.certificates.claims import Scene, claims_of, scene_of
+from gateway.solver.certificates.smtlib import script, script_symbols
 from gateway.solver.errors import CertificateError
-from gateway.solver.smtlib import script, script_symbols
+from gateway.solver.language.affine import symbols
 from gateway.storage.codec import (
     CERTIFICATE_FORMAT,
     certificate_document,

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from gateway.core.tag import TagValue, exact
 from gateway.recheck.recorded import Recorded, premises
-from gateway.solver.certificate_claims import Scene
+from gateway.solver.certificates.claims import Scene
 
 _MICRO = 1_000_000
 

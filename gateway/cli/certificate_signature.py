@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from gateway.solver.certificate_basis import canonical
+from gateway.solver.certificates.basis import canonical
 from gateway.solver.errors import CertificateError
 
 ALGORITHM = "ed25519"

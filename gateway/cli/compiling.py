@@ -27,7 +27,7 @@ def compile_file(
     """Compile a module into one file that can be signed; the same source gives the same bytes anywhere."""
     from gateway.cli import offline  # noqa: PLC0415  # pydantic and the grammars
     from gateway.core.durable import write_durably  # noqa: PLC0415
-    from gateway.solver import signing  # noqa: PLC0415
+    from gateway.solver.bytecode import signing  # noqa: PLC0415
     from gateway.solver.bytecode.accept import compiled_file  # noqa: PLC0415
     from gateway.solver.errors import ModuleRefusedError  # noqa: PLC0415
 
@@ -61,8 +61,11 @@ def disassemble_file(
 ) -> None:
     """Print what a compiled module holds, each instruction with the line it comes from."""
     from gateway.cli import offline  # noqa: PLC0415  # pydantic
-    from gateway.solver import signing  # noqa: PLC0415
-    from gateway.solver.bytecode import disassemble, load  # noqa: PLC0415
+    from gateway.solver.bytecode import (  # noqa: PLC0415
+        disassemble,
+        load,
+        signing,
+    )
     from gateway.solver.errors import ModuleRefusedError  # noqa: PLC0415
 
     try:
@@ -90,7 +93,7 @@ def key_generate(
 ) -> None:
     """Write a new key pair: KEY, which only you may read, and its public half beside it."""
     from gateway.cli import offline  # noqa: PLC0415
-    from gateway.solver import signing  # noqa: PLC0415  # cryptography
+    from gateway.solver.bytecode import signing  # noqa: PLC0415  # cryptography
 
     try:
         public, text = signing.generate(output)

@@ -29,12 +29,12 @@ from gateway.inference.bundle.files import BundleError
 from gateway.inference.bundle.manifest import GOLDEN_FILE, Bundle
 from gateway.inference.golden import Golden, GoldenCycle, GoldenRules, Replay, ranged
 from gateway.inference.seal import seal
-from gateway.solver.assumed_tags import assumed_tags
-from gateway.solver.check import Checks
-from gateway.solver.compile import compile_module
+from gateway.solver.checking.terms import Budget
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.terms import Budget
+from gateway.solver.modules.assumed_tags import assumed_tags
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 
 _PATIENCE_MS = 10_000  # a machine that pauses makes no answer unknown
 _MARGIN_S, _EFFECT_S = 0.2, 0.3  # a proposal holds a cycle and this; it acts so long after the readings

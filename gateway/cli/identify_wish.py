@@ -19,8 +19,8 @@ from gateway.config.positions import PositionError, parse_json
 from gateway.core.errors import ConfigError
 from gateway.core.tag import TagDefinition, TagId, TagKind
 from gateway.solver.identify.series import Channel
-from gateway.solver.schema import ModuleShape, VariableShape, decimal
-from gateway.solver.variables import RESERVED
+from gateway.solver.language.schema import ModuleShape, VariableShape, decimal
+from gateway.solver.modules.variables import RESERVED
 
 _FILE = "audit.sqlite"
 _CONFIGS = (Path("/etc/o3-gateway/gateway.toml"), Path("var/demo/gateway.toml"))

@@ -18,7 +18,7 @@ from gateway.config.problems import Problems, add_validation_errors
 from gateway.config.tags import parse_csv, tag_definition, tag_definitions
 from gateway.core.errors import ConfigError
 from gateway.core.tag import TagDefinition, TagId
-from gateway.solver.assumed_tags import assumed_tags
+from gateway.solver.modules.assumed_tags import assumed_tags
 
 Tags = Mapping[TagId, TagDefinition]
 

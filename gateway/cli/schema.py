@@ -25,7 +25,7 @@ Config = Annotated[
 @app.command("print")
 def schema_print() -> None:
     """Print the JSON Schema (2020-12) of a module file."""
-    from gateway.solver.json_schema import json_schema  # noqa: PLC0415  # pydantic
+    from gateway.solver.language.json_schema import json_schema  # noqa: PLC0415  # pydantic
 
     print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
@@ -40,8 +40,8 @@ def schema_validate(
     """Tell everything that is wrong with a module, each with line and column; its cases are judged, too."""
     from gateway.cli import offline  # noqa: PLC0415  # pydantic and the grammars
     from gateway.solver.bytecode.accept import accepted, source_of  # noqa: PLC0415
+    from gateway.solver.bytecode.signing import Trust  # noqa: PLC0415
     from gateway.solver.errors import ModuleRefusedError  # noqa: PLC0415
-    from gateway.solver.signing import Trust  # noqa: PLC0415
 
     data = offline.file_bytes(file)
     assumed = tags is None and config is None

@@ -34,7 +34,7 @@ from gateway.link.messages import (
 )
 from gateway.link.server import Peer
 from gateway.pipeline.lane import Lane, Ordered
-from gateway.solver.watcher import LIMIT_BYTES
+from gateway.solver.in_force.watcher import LIMIT_BYTES
 from gateway.storage.audit import AuditLog
 
 log = structlog.get_logger().bind(component="asks")

@@ -18,8 +18,8 @@ from gateway.core.restraint import UNRESTRAINED
 from gateway.core.tag import TagDefinition, TagId
 from gateway.daemon.modes import Modes
 from gateway.pipeline.point import Point
-from gateway.solver.residual_worker import MODULE, Watched, answered, asked
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.monitor.residual_worker import MODULE, Watched, answered, asked
+from gateway.solver.rules.ruleset import RuleSet
 from gateway.supervision.worker import WorkerProcess
 
 log = structlog.get_logger().bind(component="assumptions")

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from gateway.core.decision import DecisionRecord
-from gateway.solver.certificate_basis import BasisStore
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.certificates.basis import BasisStore
+from gateway.solver.rules.ruleset import RuleSet
 from gateway.storage.codec import certificate_digest
 
 _GENERATIONS = 8  # decisions in flight are never judged under an older one

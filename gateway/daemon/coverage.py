@@ -16,7 +16,7 @@ from gateway.core.decision import DecisionRecord
 from gateway.core.errors import StorageError
 from gateway.core.margins import BINS, ends_of
 from gateway.link.messages import ConstraintCoverage
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.rules.ruleset import RuleSet
 from gateway.storage.coverage import CoverageBook, Covered
 
 log = structlog.get_logger().bind(component="coverage")

@@ -51,8 +51,8 @@ from gateway.pipeline.writer import SetpointWriter
 from gateway.protocols.modbus.handover import HandOver
 from gateway.protocols.mqtt.bridge import MqttBridge
 from gateway.solver.analysis.apart import unkept
-from gateway.solver.comparing import Comparing
-from gateway.solver.pool import CheckerPool
+from gateway.solver.in_force.comparing import Comparing
+from gateway.solver.workers.pool import CheckerPool
 from gateway.storage.audit import AuditLog
 from gateway.storage.coverage import CoverageBook
 from gateway.storage.state import DurableState

@@ -9,8 +9,8 @@ from gateway.core.decision import Mode
 from gateway.core.override import utc_text
 from gateway.link.messages import OverrideState
 from gateway.pipeline.point import Point
-from gateway.solver.overriding import OverrideStatus, Overriding
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.in_force.overriding import OverrideStatus, Overriding
+from gateway.solver.rules.ruleset import RuleSet
 
 SOURCE = "overrides"
 

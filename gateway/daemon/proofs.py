@@ -10,9 +10,9 @@ import structlog
 
 from gateway.core.durable import write_durably
 from gateway.core.errors import GatewayError
-from gateway.solver.pool import CheckerPool
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.safeset import read_proofs
+from gateway.solver.proofs.safeset import read_proofs
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.pool import CheckerPool
 
 log = structlog.get_logger().bind(component="proofs")
 

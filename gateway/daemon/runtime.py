@@ -16,18 +16,18 @@ from gateway.core.tagstore import TagStore
 from gateway.daemon.proofs import ProofBook, prove
 from gateway.link.messages import ModuleState
 from gateway.pipeline.rules import RulesHolder, RulesInForce
-from gateway.solver.activation import Activation
-from gateway.solver.acts import Acts
 from gateway.solver.bytecode.accept import accepted, whole
-from gateway.solver.module import Module
-from gateway.solver.module_reports import ReportWriter
-from gateway.solver.module_status import ModuleStatus
-from gateway.solver.pool import CheckerPool
-from gateway.solver.registry import Invariance, Registry
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.signing import Trust
-from gateway.solver.watcher import FolderWatcher
-from gateway.solver.weakening import weakens
+from gateway.solver.bytecode.signing import Trust
+from gateway.solver.in_force.activation import Activation
+from gateway.solver.in_force.acts import Acts
+from gateway.solver.in_force.module_reports import ReportWriter
+from gateway.solver.in_force.module_status import ModuleStatus
+from gateway.solver.in_force.registry import Invariance, Registry
+from gateway.solver.in_force.watcher import FolderWatcher
+from gateway.solver.in_force.weakening import weakens
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.pool import CheckerPool
 
 log = structlog.get_logger().bind(component="runtime")
 

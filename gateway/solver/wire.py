@@ -26,8 +26,8 @@ from gateway.core.guidance import Guidance, PackedGuidance, Refusal, Unguided
 from gateway.core.override import Override
 from gateway.core.ports import CheckRequest, ProvedBand, StateSet
 from gateway.core.tag import TagDefinition, TagId
-from gateway.solver.permitted_next import AtMost, Exactly, NotKnown, PermittedNext
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.decoding.permitted_next import AtMost, Exactly, NotKnown, PermittedNext
+from gateway.solver.rules.ruleset import RuleSet
 
 
 class Load(msgspec.Struct, tag=True, frozen=True):

@@ -23,10 +23,10 @@ from gateway.plantsim.controllers import LEVEL_SETPOINT_M, TEMPERATURE_SETPOINT_
 from gateway.plantsim.judge import HIGHEST_LEVEL_M, LEAST_LEVEL_PUMP_M
 from gateway.plantsim.objective import Moment, score
 from gateway.plantsim.tank import TankState
-from gateway.solver.check import Checks
-from gateway.solver.compile import compile_module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.terms import Budget
+from gateway.solver.checking.terms import Budget
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.bench.policies import policy
 from tests.bench.report import Figure
 from tests.bench.simulator import Cycle, Run, demo, simulate

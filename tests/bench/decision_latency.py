@@ -33,9 +33,9 @@ from gateway.inference.client.model_engine import ModelEngine
 from gateway.link.client import LinkClient
 from gateway.link.messages import DecisionView
 from gateway.pipeline.working import register_values
-from gateway.solver.check import Checks
-from gateway.solver.compile import compile_module
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.bench.demo import RunningDemo, running_demo
 from tests.bench.opcua_call import call_ms
 from tests.bench.report import Figure, percentile

@@ -26,8 +26,8 @@ from gateway.core.guidance import NOTHING, Guidance
 from gateway.core.tag import TagDefinition
 from gateway.plantsim.objective import score
 from gateway.plantsim.tank import TankState
-from gateway.solver.check import Checks
-from gateway.solver.terms import Budget
+from gateway.solver.checking.terms import Budget
+from gateway.solver.workers.check import Checks
 from tests.bench.guided_latency import added_ms
 from tests.bench.guided_model import EngineProposer, Model, guides_of
 from tests.bench.guided_sets import random_set

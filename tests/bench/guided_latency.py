@@ -21,7 +21,7 @@ from gateway.inference.client.model_engine import ModelEngine
 from gateway.pipeline.decide import Decider
 from gateway.pipeline.point import Point, PointSettings
 from gateway.pipeline.rules import RulesHolder, RulesInForce
-from gateway.solver.pool import CheckerPool
+from gateway.solver.workers.pool import CheckerPool
 from tests.bench.guided_sets import random_set
 from tests.bench.no_way_out import KeptRecords, NoSink
 from tests.bench.report import percentile

@@ -19,8 +19,8 @@ from gateway.inference.client.guiding import proposal_of
 from gateway.inference.client.values import in_force_text, input_text
 from gateway.inference.messages import Answer, Cycle, Propose
 from gateway.inference.serving.engine import Engine
-from gateway.solver.check import Checks
-from gateway.solver.permitted_next import NotKnown
+from gateway.solver.decoding.permitted_next import NotKnown
+from gateway.solver.workers.check import Checks
 
 Guides = Callable[[CheckRequest, tuple[TagId, ...], Refusals], PackedGuidance | Unguided]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.core.tag import TagDefinition, TagId
-from gateway.solver.compile import compile_module
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.rules.ruleset import RuleSet
 
 _MODULE = Path(__file__).parents[2] / "constraints" / "buffer-tank.json"
 

@@ -12,14 +12,25 @@ from fractions import Fraction
 import z3
 
 from gateway.core.ports import CheckRequest
-from gateway.solver.check import millis_up
-from gateway.solver.condense import Duty, Plan
-from gateway.solver.interval import SCALE
-from gateway.solver.judge import Judge
-from gateway.solver.predict import observe
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.syntax import Call, Chain, Connective, Expr, Negative, Not, Number, Ref, Sum, Truth
-from gateway.solver.terms import Budget
+from gateway.solver.checking.condense import Duty, Plan
+from gateway.solver.checking.judge import Judge
+from gateway.solver.checking.predict import observe
+from gateway.solver.checking.terms import Budget
+from gateway.solver.language.syntax import (
+    Call,
+    Chain,
+    Connective,
+    Expr,
+    Negative,
+    Not,
+    Number,
+    Ref,
+    Sum,
+    Truth,
+)
+from gateway.solver.rules.interval import SCALE
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import millis_up
 
 Read = Callable[[Ref], z3.ArithRef]
 

@@ -17,9 +17,9 @@ from rich.table import Table
 from gateway.core.decision import Permitted, Proposal, RegisterValue
 from gateway.core.ports import CheckRequest
 from gateway.core.tag import TagId
-from gateway.solver.check import Checks
-from gateway.solver.permitted_next import Exactly, NotKnown
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.decoding.permitted_next import Exactly, NotKnown
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.bench.report import Figure, percentile
 from tests.bench.synthetic import DELAY_S, HOLD_S, Family, requests, rule_set
 

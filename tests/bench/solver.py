@@ -17,7 +17,7 @@ from rich.table import Table
 
 from gateway.core.decision import Refused, Repaired
 from gateway.core.ports import CheckRequest
-from gateway.solver.check import Checks
+from gateway.solver.workers.check import Checks
 from tests.bench.naive import Naive
 from tests.bench.report import Figure, percentile
 from tests.bench.synthetic import DELAY_S, HOLD_S, Family, requests, rule_set

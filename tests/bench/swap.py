@@ -20,9 +20,9 @@ from rich.progress import Progress
 
 from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Permitted, Undetermined
-from gateway.solver.module import Module
-from gateway.solver.pool import CheckerPool
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.pool import CheckerPool
 from gateway.supervision.loop import before_traffic
 from tests.bench.report import Figure, percentile
 from tests.integration.house import ROOT, House

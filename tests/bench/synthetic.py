@@ -17,8 +17,8 @@ from gateway.core.decision import DecisionId, PointId, Proposal, RegisterValue
 from gateway.core.ports import CheckRequest, InForce
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue
-from gateway.solver.compile import compile_module
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.rules.ruleset import RuleSet
 
 NOW = 1_000.0
 HOLD_S, DELAY_S = 1.2, 0.3

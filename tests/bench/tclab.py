@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gateway.solver.check import Checks
+from gateway.solver.workers.check import Checks
 from tests.bench.report import Figure
 from tests.bench.tclab_proposers import PROPOSERS, setpoints
 from tests.bench.tclab_twin import Loop, Tally, checks

@@ -33,14 +33,14 @@ from gateway.core.decision import (
 )
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagValue
-from gateway.solver.check import Checks
-from gateway.solver.compile import compile_module
-from gateway.solver.condense import LEASE_S
-from gateway.solver.course import SLOWEST_RAMP
-from gateway.solver.motion import predicted
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.steps import FINE
-from gateway.solver.terms import Budget
+from gateway.solver.checking.condense import LEASE_S
+from gateway.solver.checking.course import SLOWEST_RAMP
+from gateway.solver.checking.motion import predicted
+from gateway.solver.checking.terms import Budget
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.rules.steps import FINE
+from gateway.solver.workers.check import Checks
 from tests.bench.tclab_dynamics import (
     AMBIENT,
     EULER_S,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.core.clock import FakeClock
-from gateway.solver.watcher import (
+from gateway.solver.in_force.watcher import (
     GIVE_UP_S,
     SETTLE_S,
     FileGone,

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from gateway.daemon.runtime import whole
-from gateway.solver.watcher import Content, FileSettled
+from gateway.solver.in_force.watcher import Content, FileSettled
 from tests.fuzz.mutator import CORPUS, COUNT, mutated
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL
 from tests.unit.true_registry import TrueBench

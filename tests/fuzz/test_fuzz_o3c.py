@@ -20,7 +20,7 @@ from gateway.solver.bytecode.opcodes import MAGIC, MAX_ITEMS, Op
 from gateway.solver.bytecode.program import Block, Compiled, Instruction, Program
 from gateway.solver.bytecode.run import run
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.module import Case
+from gateway.solver.modules.module import Case
 from tests.fuzz.mutator_o3c import CORPUS, KEPT, mutated, sealed_again, sections
 from tests.unit.bytecode_modules import file, program
 from tests.unit.solver_demo import ROOT

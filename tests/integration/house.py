@@ -37,7 +37,7 @@ START_S = 60.0
 ARM_S = 60.0
 DEADLINE_MS = 250  # instead of the demo's 100: a test machine shares its cores
 MODULES = {
-    "solver": "gateway.solver.worker",
+    "solver": "gateway.solver.workers.worker",
     "engine": "gateway.inference.serving.worker",
     "opcua": "gateway.protocols.opcua",
     "web": "gateway.web",

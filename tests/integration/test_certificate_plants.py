@@ -20,16 +20,16 @@ from gateway.core.ports import InForce
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue
 from gateway.recheck.bounds import misproved
-from gateway.solver.cases import case_point
-from gateway.solver.certificate_bounds import BY_SOLVER, bounds
-from gateway.solver.certificate_claims import claims_of, scene_of
-from gateway.solver.certificate_solvers import SolverName, ask, command_of, expected_answers
-from gateway.solver.check import Checks
-from gateway.solver.module import Case, Constraint, Module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.smtlib import script
-from gateway.solver.smtlib_terms import NoTextError, Term, Writer, number_text, quoted
-from gateway.solver.syntax import Connective
+from gateway.solver.certificates.bounds import BY_SOLVER, bounds
+from gateway.solver.certificates.claims import claims_of, scene_of
+from gateway.solver.certificates.smtlib import script
+from gateway.solver.certificates.smtlib_terms import NoTextError, Term, Writer, number_text, quoted
+from gateway.solver.certificates.solvers import SolverName, ask, command_of, expected_answers
+from gateway.solver.language.syntax import Connective
+from gateway.solver.modules.cases import case_point
+from gateway.solver.modules.module import Case, Constraint, Module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.unit.certificate_demo import claimed, decided, kept
 from tests.unit.solver_demo import PATIENT
 from tests.unit.solver_modules import NAMES, shipped

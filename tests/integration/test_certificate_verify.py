@@ -16,11 +16,11 @@ import pytest
 from gateway.cli.certificate_checks import Wanted, verify
 from gateway.cli.certificate_export import export
 from gateway.core.decision import CheckRequest, DecisionRecord, Permitted, outcome_name
-from gateway.solver.certificate_claims import claims_of, scene_of
-from gateway.solver.certificate_solvers import SolverName, ask, command_of, expected_answers
-from gateway.solver.check import Checks
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.smtlib import script
+from gateway.solver.certificates.claims import claims_of, scene_of
+from gateway.solver.certificates.smtlib import script
+from gateway.solver.certificates.solvers import SolverName, ask, command_of, expected_answers
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.integration.house import House
 from tests.unit.certificate_demo import BACKUP, PERMITTED, REFUSED, REPAIRED, decided, kept, with_fallback
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, PATIENT, Situation, module, proposal, rule_set

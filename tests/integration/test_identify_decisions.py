@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from gateway.cli.main import app
 from gateway.core.decision import DecisionRecord
 from gateway.plantsim.tank import Measurement, Outputs
-from gateway.solver.check import Checks
-from gateway.solver.compile import compile_module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.terms import Budget
+from gateway.solver.checking.terms import Budget
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from gateway.storage.chain import append_rows, open_for_appending, row
 from gateway.storage.codec import record_to_plain
 from tests.bench.simulator import DEMO, POINT, demo, simulate

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.solver.assumed_tags import assumed_tags
 from gateway.solver.bytecode.accept import compiled_file
-from gateway.solver.signing import generate
+from gateway.solver.bytecode.signing import generate
+from gateway.solver.modules.assumed_tags import assumed_tags
 from tests.integration.house import ROOT, House, tell
 
 pytestmark = pytest.mark.integration

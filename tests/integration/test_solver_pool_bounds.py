@@ -14,11 +14,11 @@ import pytest_asyncio
 
 from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Permitted, Undetermined
-from gateway.solver import seat
-from gateway.solver.check import Checks
-from gateway.solver.pool import CHECKER_BYTES, CheckerPool
-from gateway.solver.seat import PoolError
-from gateway.solver.terms import Budget
+from gateway.solver.checking.terms import Budget
+from gateway.solver.workers import seat
+from gateway.solver.workers.check import Checks
+from gateway.solver.workers.pool import CHECKER_BYTES, CheckerPool
+from gateway.solver.workers.seat import PoolError
 from gateway.supervision.worker import WorkerProcess
 from tests.unit.solver_demo import LOWER_LEVEL, Situation, module, proposal, rule_set
 

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from gateway.core.clock import SystemClock
-from gateway.solver.pool import CheckerPool
+from gateway.solver.workers.pool import CheckerPool
 from tests.bench.swap import HIGH, Load, Swapper
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]

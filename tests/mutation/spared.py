@@ -16,8 +16,8 @@ _A_SETTING = "Z3 gives the same answers with either setting, with one sooner"
 _ROOM = "Z3 is told how many there are; room for one more is not looked at"
 
 SPARED: dict[str, dict[str, str]] = {
-    "solver/parse": {},
-    "solver/condense": {
+    "solver/language/parse": {},
+    "solver/checking/condense": {
         "drift: int = -1  # the instant itself [USub -> UAdd]": _NEVER_LEFT_OUT,
         "backup: int = -1  # none [USub -> UAdd]": _NEVER_LEFT_OUT,
         "drift: int = -1  # the instant itself [1 -> 2]": _NEVER_LEFT_OUT,
@@ -33,7 +33,7 @@ SPARED: dict[str, dict[str, str]] = {
         "while at < end: [Lt -> LtE]": _THERE_ANYWAY,
         "return \"rule\" ['rule' -> 'rule~']": _A_NAME,
     },
-    "solver/terms": {
+    "solver/checking/terms": {
         "rlimit: int = 2_000_000 [2000000 -> 2000001]": _A_BUDGET,
         "timeout_ms: int | None = 100 [100 -> 101]": _A_BUDGET,
         "def solver(context: z3.Context, budget: Budget, *, products: bool = False) -> z3.Solver: "
@@ -43,7 +43,7 @@ SPARED: dict[str, dict[str, str]] = {
         'made.set("relevancy", 0) [0 -> 1]': _A_SETTING,
         "pair = (z3.Ast * 2)(self.number(factor).ast, term.ast) [2 -> 3]": _ROOM,
     },
-    "solver/restrain": {
+    "solver/checking/restrain": {
         "step = least if wanted.value > old else -least [Gt -> GtE]": _NO_CHANGE,
         "found = toward(variable, old + step, old + 2 * step) [2 -> 3]": _ONE_SIDE,
     },

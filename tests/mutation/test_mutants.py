@@ -24,27 +24,27 @@ UNIT, PROPERTY, INTEGRATION = (
     "tests/integration/test_solver_",
 )
 TESTS = {
-    "solver/parse": (f"{UNIT}parsing.py", f"{UNIT}language.py", f"{UNIT}typing.py"),
-    "solver/condense": tuple(
+    "solver/language/parse": (f"{UNIT}parsing.py", f"{UNIT}language.py", f"{UNIT}typing.py"),
+    "solver/checking/condense": tuple(
         f"{UNIT}{n}.py" for n in ("plan", "course", "rules", "states", "shelf", "check")
     ),
-    "solver/terms": (
+    "solver/checking/terms": (
         f"{UNIT}terms.py",
         f"{UNIT}language.py",
         f"{PROPERTY}hull.py",
         f"{UNIT}plan.py",
         f"{INTEGRATION}pool_bounds.py",
     ),
-    "solver/restrain": (f"{UNIT}restrain.py", f"{UNIT}repair.py"),
+    "solver/checking/restrain": (f"{UNIT}restrain.py", f"{UNIT}repair.py"),
     "pipeline/repairs": tuple(
         f"tests/unit/test_pipeline_{n}.py" for n in ("repairs", "restraint", "shortlist")
     ),
 }
 # One of each kind that a proof would suffer from most.
 TELLING = {
-    "solver/parse": ('if word == "or" else self._negated()', 'if self._is("implies")'),
-    "solver/condense": ("return not old and time >= delay", "if segment.mixed"),
-    "solver/terms": ("Z3_mk_lt if strict", "if low == high"),
+    "solver/language/parse": ('if word == "or" else self._negated()', 'if self._is("implies")'),
+    "solver/checking/condense": ("return not old and time >= delay", "if segment.mixed"),
+    "solver/checking/terms": ("Z3_mk_lt if strict", "if low == high"),
 }
 
 

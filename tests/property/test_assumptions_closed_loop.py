@@ -10,8 +10,8 @@ from gateway.core.decision import CheckResult
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.core.residual import WINDOWS, broken
 from gateway.plantsim.tank import TankState
-from gateway.solver.check import Checks
-from gateway.solver.residuals import Monitor
+from gateway.solver.monitor.residuals import Monitor
+from gateway.solver.workers.check import Checks
 from tests.bench.closed_loop import checks
 from tests.bench.policies import policy
 from tests.bench.simulator import LEVEL, simulate

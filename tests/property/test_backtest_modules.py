@@ -26,11 +26,11 @@ from gateway.core.decision import (
 )
 from gateway.core.quality import StatusCode
 from gateway.core.tag import Scalar, TagDefinition, TagId, TagValue
-from gateway.solver.assumed_tags import assumed_tags
 from gateway.solver.backtest.sweep import HOLDS, VIOLATED, Sweeper
-from gateway.solver.compile import compile_module
-from gateway.solver.module import Module, Variable
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.modules.assumed_tags import assumed_tags
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Module, Variable
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.backtest_log import asked, assert_as_one_by_one, evidence
 
 NOW = 1_000.0

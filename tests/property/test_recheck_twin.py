@@ -10,8 +10,8 @@ import pytest
 from gateway.core.decision import CheckResult, Permitted, Repaired
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.recheck.check import Question, Report, recheck
-from gateway.solver.check import Checks
-from gateway.solver.terms import Budget
+from gateway.solver.checking.terms import Budget
+from gateway.solver.workers.check import Checks
 from tests.bench.tclab_proposers import PROPOSERS
 from tests.bench.tclab_twin import MODULE, STEP_S, Loop, rule_set
 

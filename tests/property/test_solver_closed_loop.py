@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.solver.check import Checks
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import PATIENT, rule_set
 from tests.unit.solver_loop import SCENES, Proposer, run
 

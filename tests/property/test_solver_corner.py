@@ -10,7 +10,7 @@ import pytest
 from gateway.core.decision import CheckResult, Counterexample, Permitted, Refused, Repaired, Verdict
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.core.tag import TagId
-from gateway.solver.check import Checks
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import INFLOW, LEVEL, MIXER, PATIENT, PUMP, proposal, rule_set
 from tests.unit.solver_loop import Tally, flooding, run
 

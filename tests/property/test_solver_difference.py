@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.solver.analysis import difference
 from gateway.solver.analysis.asking import Allowance
-from gateway.solver.evaluate import truth
+from gateway.solver.language.evaluate import truth
 from tests.unit.solver_small import rule, small
 
 _atoms = st.builds(

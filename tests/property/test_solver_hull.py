@@ -12,17 +12,17 @@ import z3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.solver.affine import Affine, Atom, Every, Formula
-from gateway.solver.check import millis_up
-from gateway.solver.condense import Plan, condense
-from gateway.solver.hull import Asked, Hull, reach, whole
-from gateway.solver.interval import SCALE, Box
-from gateway.solver.judge import Judge
-from gateway.solver.predict import observe
-from gateway.solver.query import Query
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.shelf import Shelf
-from gateway.solver.terms import Answer, Bounds, Terms, solver
+from gateway.solver.checking.condense import Plan, condense
+from gateway.solver.checking.hull import Asked, Hull, reach, whole
+from gateway.solver.checking.judge import Judge
+from gateway.solver.checking.predict import observe
+from gateway.solver.checking.query import Query
+from gateway.solver.checking.shelf import Shelf
+from gateway.solver.checking.terms import Answer, Bounds, Terms, solver
+from gateway.solver.language.affine import Affine, Atom, Every, Formula
+from gateway.solver.rules.interval import SCALE, Box
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import millis_up
 from tests.unit.solver_demo import PATIENT, Situation, proposal, rule_set
 
 NAMES = ("a", "b", "c", "d")

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from gateway.core.decision import Permitted, Refused, Undetermined
-from gateway.solver import normal
-from gateway.solver.affine import Formula
-from gateway.solver.check import Checks
-from gateway.solver.evaluate import number, truth
-from gateway.solver.interval import SCALE, scaled
-from gateway.solver.parse import ExpressionError, parse
-from gateway.solver.printing import printed
-from gateway.solver.syntax import (
+from gateway.solver.checking.terms import Budget, Terms
+from gateway.solver.checking.terms import solver as budgeted
+from gateway.solver.language import normal
+from gateway.solver.language.affine import Formula
+from gateway.solver.language.evaluate import number, truth
+from gateway.solver.language.parse import ExpressionError, parse
+from gateway.solver.language.printing import printed
+from gateway.solver.language.syntax import (
     Call,
     Chain,
     Choice,
@@ -36,8 +36,8 @@ from gateway.solver.syntax import (
     Truth,
     rebuilt,
 )
-from gateway.solver.terms import Budget, Terms
-from gateway.solver.terms import solver as budgeted
+from gateway.solver.rules.interval import SCALE, scaled
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import PATIENT, Situation, proposal, rule_set
 
 NAMES = ("a", "b", "c")
@@ -272,9 +272,9 @@ def checks() -> Checks:
 def test_no_corner_of_the_premises_violates_what_is_permitted(
     checks: Checks, level: float, inflow: float, temp: float, old: int, move: int, heater: int
 ) -> None:
-    from gateway.solver.boxes import Boxes  # noqa: PLC0415
-    from gateway.solver.predict import observe  # noqa: PLC0415
-    from gateway.solver.simulate import violates  # noqa: PLC0415
+    from gateway.solver.checking.boxes import Boxes  # noqa: PLC0415
+    from gateway.solver.checking.predict import observe  # noqa: PLC0415
+    from gateway.solver.checking.simulate import violates  # noqa: PLC0415
 
     here = Situation(
         level=level, inflow=inflow, temp=temp, pump=f"{old / 10}", heater=heater, may_repair=False

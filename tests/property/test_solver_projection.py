@@ -7,8 +7,8 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.solver.counts import AllOf, Condition, Line, OneOf, line
-from gateway.solver.projection import projected
+from gateway.solver.decoding.counts import AllOf, Condition, Line, OneOf, line
+from gateway.solver.decoding.projection import projected
 
 DOMAINS = ((-3, 14), (0, 21), (0, 1), (2, 6))
 _lines = st.builds(

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.core.decision import Permitted, Refused, Repaired, Undetermined
 from gateway.pipeline.history import OutputHistory
-from gateway.solver.check import Checks
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import HEATER, MIXER, NOW, PATIENT, PUMP, Situation, proposal, rule_set
 from tests.unit.solver_loop import Loop, anything
 

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from gateway.core.decision import Permitted, Undetermined, Violated
-from gateway.solver.check import Checks
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import PATIENT
 from tests.unit.solver_modules import NAMES, shipped
 from tests.unit.solver_twins import STEPS, Twin, inside_ranges, request, samples, twin, violated

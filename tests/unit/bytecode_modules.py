@@ -8,13 +8,13 @@ from fractions import Fraction
 from functools import lru_cache
 
 from gateway.core.tag import TagDefinition, TagId, TagKind
-from gateway.solver import normal
 from gateway.solver.bytecode.assemble import assemble
 from gateway.solver.bytecode.encode import encode, sealed
 from gateway.solver.bytecode.program import Program
-from gateway.solver.compile import compile_module
-from gateway.solver.module import Module
-from gateway.solver.syntax import Expr
+from gateway.solver.language import normal
+from gateway.solver.language.syntax import Expr
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Module
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, module
 from tests.unit.solver_modules import NAMES, shipped
 

@@ -31,13 +31,13 @@ from gateway.core.decision import (
 )
 from gateway.core.ports import InForce
 from gateway.recheck.bounds import Bounds
-from gateway.solver.affine import symbols
-from gateway.solver.certificate_basis import Basis, BasisStore, canonical
-from gateway.solver.certificate_bounds import bounds
-from gateway.solver.certificate_claims import Scene
-from gateway.solver.check import Checks
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.smtlib import script_symbols
+from gateway.solver.certificates.basis import Basis, BasisStore, canonical
+from gateway.solver.certificates.bounds import bounds
+from gateway.solver.certificates.claims import Scene
+from gateway.solver.certificates.smtlib import script_symbols
+from gateway.solver.language.affine import symbols
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from gateway.storage.audit import AuditLog
 from gateway.storage.codec import certificate_digest
 from tests.unit.solver_demo import PATIENT, PUMP, Situation, proposal

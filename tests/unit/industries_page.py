@@ -8,9 +8,9 @@ from pathlib import Path
 
 from gateway.core.decision import Permitted, Refused
 from gateway.core.tag import decimal_text
-from gateway.solver.check import Checks
-from gateway.solver.module import Case, Module, Variable
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.modules.module import Case, Module, Variable
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import PATIENT
 from tests.unit.solver_modules import request, shipped
 

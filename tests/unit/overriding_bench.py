@@ -14,16 +14,16 @@ import pytest
 
 from gateway.core.clock import FakeClock
 from gateway.core.errors import GatewayError, StorageError
-from gateway.solver.activation import Activation
-from gateway.solver.acts import Acts
-from gateway.solver.compile import compile_module
-from gateway.solver.module import Module
-from gateway.solver.module_reports import ReportWriter
-from gateway.solver.overriding import Overriding
-from gateway.solver.registry import Invariance, Registry
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.seat import PoolError
-from gateway.solver.weakening import weakens
+from gateway.solver.in_force.activation import Activation
+from gateway.solver.in_force.acts import Acts
+from gateway.solver.in_force.module_reports import ReportWriter
+from gateway.solver.in_force.overriding import Overriding
+from gateway.solver.in_force.registry import Invariance, Registry
+from gateway.solver.in_force.weakening import weakens
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.seat import PoolError
 from tests.unit.solver_demo import BUFFER_TANK, TAGS
 
 RAMP = "buffer-tank/pump-ramp"

@@ -14,14 +14,14 @@ from pathlib import Path
 from gateway.core.clock import FakeClock
 from gateway.core.errors import ConstraintError, WorkerLostError
 from gateway.core.override import Override
-from gateway.solver.activation import Activation
-from gateway.solver.acts import Acts
-from gateway.solver.changes import Weakening
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.module import Module
-from gateway.solver.module_reports import ReportWriter
-from gateway.solver.registry import Invariance, Registry
-from gateway.solver.watcher import Content, FileGone, FileSettled
+from gateway.solver.in_force.activation import Activation
+from gateway.solver.in_force.acts import Acts
+from gateway.solver.in_force.changes import Weakening
+from gateway.solver.in_force.module_reports import ReportWriter
+from gateway.solver.in_force.registry import Invariance, Registry
+from gateway.solver.in_force.watcher import Content, FileGone, FileSettled
+from gateway.solver.modules.module import Module
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from gateway.core.decision import DecisionId, PointId, Proposal, RegisterValue
 from gateway.core.ports import CheckRequest, InForce, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue
-from gateway.solver.compile import compile_module
-from gateway.solver.module import Module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.terms import Budget
+from gateway.solver.checking.terms import Budget
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
 
 PATIENT = Budget(timeout_ms=10_000)  # a machine that pauses makes no answer unknown
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 from gateway.core.tag import TagDefinition, TagId, TagKind
-from gateway.solver.compile import compile_module
-from gateway.solver.module import Module
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Module
 
 NAMES = {"t1": "HT.T1", "t2": "HT.T2", "q1": "HT.Q1.SP", "q2": "HT.Q2.SP"}
 TAGS: Mapping[TagId, TagDefinition] = {

@@ -21,7 +21,7 @@ Acting = tuple[float, int, int]  # pump, heater, mixer
 
 
 class Checker(Protocol):
-    """The part of `gateway.solver.check.Checks` that a loop needs."""
+    """The part of `gateway.solver.workers.check.Checks` that a loop needs."""
 
     def check(self, request: CheckRequest) -> tuple[CheckResult, StateSet | None]:
         """The result and the state to carry."""

@@ -12,8 +12,8 @@ from gateway.config.tags import parse_csv, tag_definition
 from gateway.core.decision import CheckRequest, DecisionId, InForce, PointId, Proposal, RegisterValue
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagValue
-from gateway.solver.compile import compile_module
-from gateway.solver.module import Case, Module
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Case, Module
 
 FOLDER = Path(__file__).parents[2] / "constraints"
 NAMES = tuple(sorted(path.stem for path in (FOLDER / "tags").glob("*.csv")))

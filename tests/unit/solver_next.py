@@ -16,13 +16,13 @@ from gateway.core.guidance import Guidance
 from gateway.core.ports import CheckRequest, InForce
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue
-from gateway.solver.check import millis_up
-from gateway.solver.compile import compile_module
-from gateway.solver.judge import Judge
-from gateway.solver.outlook import Outlook, Outlooks
-from gateway.solver.permitted_next import Exactly, NotKnown
-from gateway.solver.predict import observe
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.checking.judge import Judge
+from gateway.solver.checking.predict import observe
+from gateway.solver.decoding.permitted_next import Exactly, NotKnown
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import millis_up
+from gateway.solver.workers.outlook import Outlook, Outlooks
 from tests.unit.solver_demo import PATIENT
 
 NOW = 1_000.0

@@ -20,11 +20,11 @@ from gateway.core.decision import (
 )
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue
-from gateway.solver.check import Checks
-from gateway.solver.compile import compile_module
-from gateway.solver.module import Module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.terms import Budget
+from gateway.solver.checking.terms import Budget
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 
 PATIENT = Budget(timeout_ms=10_000)
 NOW = 1_000.0

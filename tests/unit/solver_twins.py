@@ -22,9 +22,9 @@ from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue
 from gateway.recheck.source import Requirement, Source, read_source
 from gateway.recheck.tree import reads
-from gateway.solver.compile import compile_module
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.module import Case, Module, Variable
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Case, Module, Variable
 from tests.unit.solver_modules import tags, text
 
 STEPS = 3  # of the backup, after the proposal's own

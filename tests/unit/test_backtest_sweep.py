@@ -11,7 +11,7 @@ import pytest
 from gateway.core.decision import CheckRequest, Violated
 from gateway.core.quality import StatusCode
 from gateway.solver.backtest.sweep import HOLDS, UNKNOWN, VIOLATED, Sweep, Sweeper
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.backtest_log import asked, assert_as_one_by_one, evidence, random_request
 from tests.unit.solver_demo import (
     BUFFER_TANK,

@@ -12,9 +12,9 @@ import pytest
 from gateway.core.decision import CheckResult, Counterexample, Refused
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.plantsim.tank import Outputs, TankState
-from gateway.solver.check import Checks
-from gateway.solver.compile import compile_module
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.bench import __main__ as command
 from tests.bench.closed_loop import (
     MODULE,

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.core.decision import CheckResult, Counterexample, Refused
 from gateway.core.ports import CheckRequest, StateSet
-from gateway.solver.check import Checks
+from gateway.solver.workers.check import Checks
 from tests.bench.tclab import Driven, drive, figures
 from tests.bench.tclab_proposers import PROPOSERS
 from tests.bench.tclab_twin import AMBIENT, Loop, checks, hot_in_silence, unsafe_because

@@ -11,7 +11,6 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.solver.assumed_tags import assumed_tags
 from gateway.solver.bytecode.accept import accepted, compiled_file, whole
 from gateway.solver.bytecode.assemble import assemble
 from gateway.solver.bytecode.disassemble import listings, plain, words
@@ -19,9 +18,10 @@ from gateway.solver.bytecode.encode import encode, sealed
 from gateway.solver.bytecode.load import load
 from gateway.solver.bytecode.opcodes import FORMAT, MAGIC, MAX_TEXT, Op
 from gateway.solver.bytecode.program import Block, Instruction, Program, Slot
-from gateway.solver.compile import compile_module
+from gateway.solver.bytecode.signing import Trust
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.signing import Trust
+from gateway.solver.modules.assumed_tags import assumed_tags
+from gateway.solver.modules.compile import compile_module
 from tests.unit.bytecode_modules import ALL, file, program, source_module
 from tests.unit.solver_demo import BUFFER_TANK, ROOT, TAGS
 

@@ -15,14 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.core.tag import exact
-from gateway.solver import cases
 from gateway.solver.bytecode import run
 from gateway.solver.bytecode.many import run_many
 from gateway.solver.bytecode.program import Program
-from gateway.solver.evaluate import number, truth
-from gateway.solver.module import Module
-from gateway.solver.parse import parse
-from gateway.solver.syntax import Connective, Expr
+from gateway.solver.language.evaluate import number, truth
+from gateway.solver.language.parse import parse
+from gateway.solver.language.syntax import Connective, Expr
+from gateway.solver.modules import cases
+from gateway.solver.modules.module import Module
 from tests.property.test_solver_judges import LASTED, conditions, points
 from tests.unit.bytecode_modules import ALL, program, program_of, source_module
 

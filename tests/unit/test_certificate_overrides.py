@@ -15,9 +15,9 @@ from gateway.cli.certificate_file import words
 from gateway.core.decision import DecisionRecord, Permitted, Refused, Repaired
 from gateway.core.errors import GatewayError
 from gateway.core.override import Override, phrase, plain
-from gateway.solver.certificate_basis import Basis
+from gateway.solver.certificates.basis import Basis
 from gateway.solver.errors import CertificateError
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.rules.ruleset import RuleSet
 from gateway.storage.codec import decode_record, encode_record
 from tests.unit.certificate_demo import BACKUP, REFUSED, State, again, decided, kept, with_fallback, wrong
 from tests.unit.solver_demo import Situation, proposal, rule_set

@@ -21,9 +21,9 @@ from gateway.cli.certificate_file import certificate_of, derive, digest_of, file
 from gateway.cli.certificate_signature import public_key
 from gateway.cli.main import app
 from gateway.core.decision import DecisionRecord, Holds, Permitted, Refused
-from gateway.solver.certificate_basis import Basis, BasisStore, canonical
+from gateway.solver.certificates.basis import Basis, BasisStore, canonical
 from gateway.solver.errors import CertificateError
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.rules.ruleset import RuleSet
 from gateway.storage.codec import certificate_document, parsed
 from tests.unit.certificate_demo import (
     BACKUP,

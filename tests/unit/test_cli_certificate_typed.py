@@ -64,7 +64,7 @@ def test_export_and_verify_as_a_person_types_them(state: State, keys: Keys, tmp_
 def test_a_solver_that_was_asked_for_and_is_missing_is_a_failure_and_else_a_remark(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.solver.certificate_solvers.command_of", lambda _solver: [])
+    monkeypatch.setattr("gateway.solver.certificates.solvers.command_of", lambda _solver: [])
     data = export(state.folder, "permitted").data
 
     asked = verify(data, Wanted(solvers=("cvc5",), solver_named=True))

@@ -15,7 +15,7 @@ from gateway.cli.backtest_part import Job, Stretcher
 from gateway.cli.backtest_report import Told
 from gateway.cli.main import app
 from gateway.core.decision import DecisionRecord
-from gateway.solver.assumed_tags import assumed_tags
+from gateway.solver.modules.assumed_tags import assumed_tags
 from gateway.storage import chain
 from gateway.storage.codec import record_to_plain
 from tests.unit.backtest_log import record, write_log
@@ -116,7 +116,7 @@ def test_without_against_it_is_judged_with_the_modules_that_the_state_folder_has
     tmp_path: Path,
 ) -> None:
     from gateway.cli.backtesting import _in_force  # noqa: PLC0415
-    from gateway.solver.activation import Activation, KeptModule  # noqa: PLC0415
+    from gateway.solver.in_force.activation import Activation, KeptModule  # noqa: PLC0415
 
     assert _in_force(tmp_path / "modules") == []
     kept = Activation(tmp_path / "modules")

@@ -29,8 +29,8 @@ from gateway.daemon.assumptions import Assumptions
 from gateway.daemon.modes import Modes
 from gateway.pipeline.point import Point
 from gateway.pipeline.rearm import not_armable
-from gateway.solver.residual_worker import Desk, Watch, asked
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.monitor.residual_worker import Desk, Watch, asked
+from gateway.solver.rules.ruleset import RuleSet
 from tests.fakes.pipeline import House
 from tests.unit.solver_demo import LEVEL, TAGS, rule_set
 from tests.unit.test_solver_residuals import Tank

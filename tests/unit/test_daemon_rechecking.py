@@ -32,8 +32,8 @@ from gateway.daemon.modes import Modes
 from gateway.daemon.rechecking import Rechecking, _recorded
 from gateway.pipeline.point import Point
 from gateway.recheck.worker import Desk, Judge, Judgement, plain, recorded_of
-from gateway.solver.check import Checks
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.fakes.pipeline import COUNTEREXAMPLE, House
 from tests.unit.solver_demo import BUFFER_TANK, PATIENT, Situation, proposal, rule_set
 from tests.unit.solver_loop import SCENES, Loop

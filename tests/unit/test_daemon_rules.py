@@ -9,10 +9,10 @@ from typing import cast
 from gateway.daemon.proofs import ProofBook
 from gateway.daemon.runtime import RunningRules
 from gateway.pipeline.rules import RulesHolder, RulesInForce
-from gateway.solver.pool import CheckerPool
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.safeset import Proof
-from gateway.solver.seat import PoolError
+from gateway.solver.proofs.safeset import Proof
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.pool import CheckerPool
+from gateway.solver.workers.seat import PoolError
 from tests.unit.solver_demo import rule_set
 
 

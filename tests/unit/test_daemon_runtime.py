@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.daemon.runtime import ToldModules, whole
-from gateway.solver.module_status import Refusal, refused_status
+from gateway.solver.in_force.module_status import Refusal, refused_status
 
 
 @pytest.mark.parametrize("text", [b"[" * 200_000, b'{"a":' * 100_000, b"", b"\xff\xfe{", b"[1"])

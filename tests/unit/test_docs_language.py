@@ -11,13 +11,13 @@ import pytest
 
 from gateway.recheck.cases import misjudged_cases
 from gateway.recheck.language import LanguageError
-from gateway.solver.assumed_tags import assumed_tags
-from gateway.solver.cases import violations
-from gateway.solver.compile import compile_module
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.module import Module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.safeset import prove
+from gateway.solver.modules.assumed_tags import assumed_tags
+from gateway.solver.modules.cases import violations
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Module
+from gateway.solver.proofs.safeset import prove
+from gateway.solver.rules.ruleset import RuleSet
 
 PAGE = Path(__file__).parents[2] / "docs" / "language-examples.md"
 _BLOCK = re.compile(r"^```json( variables)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -22,14 +22,14 @@ from gateway.plantsim.units import units_of
 from gateway.protocols.opcua.access import ANONYMOUS
 from gateway.protocols.opcua.methods import MethodRefusedError
 from gateway.protocols.opcua.requests import Requests
-from gateway.solver import units
-from gateway.solver.affine import Affine
 from gateway.solver.analysis.courses import Course, UnboundedError
 from gateway.solver.bytecode.reading import BadBytesError, Reader
+from gateway.solver.checking.predict import UnusableError, observe
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.predict import UnusableError, observe
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.units import UnitError
+from gateway.solver.language import units
+from gateway.solver.language.affine import Affine
+from gateway.solver.language.units import UnitError
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import LEVEL, Situation, rule_set
 from tests.unit.solver_small import small
 

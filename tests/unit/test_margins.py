@@ -20,8 +20,8 @@ from gateway.core.decision import (
 )
 from gateway.daemon.views import decision_view
 from gateway.recheck.source import read_source
-from gateway.solver.check import Checks
 from gateway.solver.wire import answers, checked, encoder, result
+from gateway.solver.workers.check import Checks
 from gateway.storage.codec import decode_record, encode_record
 from gateway.web.views import margin_text
 from tests.unit.solver_demo import BUFFER_TANK, PATIENT, TAGS, Situation, module, proposal, rule_set

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from gateway.solver.compile import compile_module
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.json_schema import json_schema
+from gateway.solver.language.json_schema import json_schema
+from gateway.solver.modules.compile import compile_module
 from tests.unit.bytecode_modules import ALL, source_module
 from tests.unit.solver_demo import TAGS
 

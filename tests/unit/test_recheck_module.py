@@ -7,9 +7,9 @@ import pytest
 
 from gateway.recheck.check import Question, backup_action, misjudged_cases, recheck, widened
 from gateway.recheck.language import LanguageError, read
-from gateway.solver.evaluate import number as solver_number
-from gateway.solver.evaluate import truth as solver_truth
-from gateway.solver.parse import parse
+from gateway.solver.language.evaluate import number as solver_number
+from gateway.solver.language.evaluate import truth as solver_truth
+from gateway.solver.language.parse import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = sorted(p for p in (ROOT / "constraints").glob("*.json") if p.name != "proofs.json")

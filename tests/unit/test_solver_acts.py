@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from gateway.core.errors import GatewayError, StorageError
-from gateway.solver.activation import Activation
-from gateway.solver.acts import ActRefusedError, Acts
-from gateway.solver.changes import Approved, FirstOfTwo, SamePerson, judge_approval
-from gateway.solver.watcher import FileGone
+from gateway.solver.in_force.activation import Activation
+from gateway.solver.in_force.acts import ActRefusedError, Acts
+from gateway.solver.in_force.changes import Approved, FirstOfTwo, SamePerson, judge_approval
+from gateway.solver.in_force.watcher import FileGone
 from tests.unit.registry_bench import Bench, Rules, at_work, states, text_of
 
 ANN, BOB = "ann", "bob"

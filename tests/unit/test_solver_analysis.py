@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from gateway.solver.affine import Formula, symbol
 from gateway.solver.analysis import cases, conflicts, satisfiable
 from gateway.solver.analysis.asking import Allowance, Asking
 from gateway.solver.analysis.findings import Finding, Level
 from gateway.solver.analysis.world import at_least, at_most
-from gateway.solver.module import Module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.terms import Answer
+from gateway.solver.checking.terms import Answer
+from gateway.solver.language.affine import Formula, symbol
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, module
 from tests.unit.solver_modules import NAMES, shipped
 from tests.unit.solver_small import rule, small

@@ -8,13 +8,13 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.solver.affine import Affine
 from gateway.solver.analysis import coefficients, dead_ends, effective, influence, invariance, suggest
 from gateway.solver.analysis.asking import Allowance
 from gateway.solver.analysis.courses import Course, clause, clauses, lines
 from gateway.solver.analysis.findings import Finding, Level
-from gateway.solver.module import Module
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.language.affine import Affine
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import module, rule_set
 from tests.unit.solver_heaters import TERMINAL, heaters
 from tests.unit.solver_small import rule, small

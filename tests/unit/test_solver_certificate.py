@@ -17,18 +17,18 @@ from gateway.core.decision import CheckRequest, DecisionRecord, Holds, Permitted
 from gateway.core.errors import StorageError
 from gateway.recheck.bounds import misproved, violated
 from gateway.recheck.source import read_source
-from gateway.solver import normal
-from gateway.solver.certificate_basis import Basis, BasisStore
-from gateway.solver.certificate_bounds import BY_SOLVER, bounds
-from gateway.solver.certificate_claims import Scene, claims_of, scene_of
-from gateway.solver.certificate_solvers import Answers, ask, expected_answers
+from gateway.solver.certificates.basis import Basis, BasisStore
+from gateway.solver.certificates.bounds import BY_SOLVER, bounds
+from gateway.solver.certificates.claims import Scene, claims_of, scene_of
+from gateway.solver.certificates.smtlib import script
+from gateway.solver.certificates.smtlib_terms import NoTextError, Term, Writer, number_text, quoted
+from gateway.solver.certificates.solvers import Answers, ask, expected_answers
 from gateway.solver.errors import CertificateError
-from gateway.solver.evaluate import truth
-from gateway.solver.parse import ExpressionError, parse
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.smtlib import script
-from gateway.solver.smtlib_terms import NoTextError, Term, Writer, number_text, quoted
-from gateway.solver.syntax import Expr
+from gateway.solver.language import normal
+from gateway.solver.language.evaluate import truth
+from gateway.solver.language.parse import ExpressionError, parse
+from gateway.solver.language.syntax import Expr
+from gateway.solver.rules.ruleset import RuleSet
 from tests.property.test_solver_judges import conditions, points
 from tests.unit.certificate_demo import (
     BACKUP,

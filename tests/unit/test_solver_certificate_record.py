@@ -15,7 +15,7 @@ from gateway.core.decision import Permitted, Refused, Repaired
 from gateway.core.errors import StorageError
 from gateway.core.ports import StateInterval, StateSet
 from gateway.daemon.certifying import Certifier
-from gateway.solver.certificate_basis import BasisStore
+from gateway.solver.certificates.basis import BasisStore
 from gateway.storage.codec import certificate_digest, decode_record, encode_record
 from tests.fakes.pipeline import PUMP, House
 from tests.unit.certificate_demo import PERMITTED, REPAIRED, decided

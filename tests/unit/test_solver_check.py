@@ -18,10 +18,10 @@ from gateway.core.decision import (
 from gateway.core.ports import InForce, StateInterval, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagValue
-from gateway.solver.check import Checks
-from gateway.solver.module import Module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.terms import Budget
+from gateway.solver.checking.terms import Budget
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import (
     BUFFER_TANK,
     HEATER,

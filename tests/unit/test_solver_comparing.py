@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from gateway.solver.acts import Acts
-from gateway.solver.comparing import Comparing
-from gateway.solver.module import Module
-from gateway.solver.module_status import Held, ModuleStatus
-from gateway.solver.registry import Registry
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.watcher import Content, FileSettled
+from gateway.solver.in_force.acts import Acts
+from gateway.solver.in_force.comparing import Comparing
+from gateway.solver.in_force.module_status import Held, ModuleStatus
+from gateway.solver.in_force.registry import Registry
+from gateway.solver.in_force.watcher import Content, FileSettled
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import LOWER_LEVEL
 from tests.unit.true_registry import TrueBench
 

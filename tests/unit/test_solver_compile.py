@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.solver.compile import ModuleRefusedError, compile_module
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.modules.compile import ModuleRefusedError, compile_module
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import BUFFER_TANK, HEATER, LEVEL, LOWER_LEVEL, MIXER, PUMP, TAGS, module
 
 

@@ -11,10 +11,10 @@ import pytest
 from gateway.core.tag import TagId
 from gateway.plantsim.plc import fallback
 from gateway.plantsim.tank import Outputs
-from gateway.solver.condense import LEASE_S, Plan, condense
-from gateway.solver.course import Course
-from gateway.solver.interval import SCALE, outward
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.checking.condense import LEASE_S, Plan, condense
+from gateway.solver.checking.course import Course
+from gateway.solver.rules.interval import SCALE, outward
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_small import Plant, rule, small, verdict
 
 SCAN_S = 0.02

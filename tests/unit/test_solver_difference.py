@@ -10,11 +10,11 @@ import pytest
 
 from gateway.solver.analysis import apart, difference
 from gateway.solver.analysis.asking import Allowance
-from gateway.solver.comparing import Comparing
-from gateway.solver.module import Module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.watcher import Content, FileSettled
-from gateway.solver.weakening import weakens
+from gateway.solver.in_force.comparing import Comparing
+from gateway.solver.in_force.watcher import Content, FileSettled
+from gateway.solver.in_force.weakening import weakens
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, module, rule_set
 from tests.unit.solver_small import rule, small
 from tests.unit.true_registry import TrueBench

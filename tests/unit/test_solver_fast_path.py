@@ -10,19 +10,19 @@ import pytest
 
 from gateway.core.decision import Holds, Permitted, Refused, Undetermined, Violated
 from gateway.core.tag import exact
-from gateway.solver import outline
-from gateway.solver.affine import Every, Formula, symbols
-from gateway.solver.boxes import Boxes
-from gateway.solver.check import Checks, millis_up
-from gateway.solver.condense import condense
-from gateway.solver.interval import SCALE, Box, scaled
-from gateway.solver.predict import decimal, observe
-from gateway.solver.query import Query
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.shelf import Shelf
-from gateway.solver.steps import FINE, fine
-from gateway.solver.table import Nearest, Table
-from gateway.solver.terms import Answer
+from gateway.solver.checking import outline
+from gateway.solver.checking.boxes import Boxes
+from gateway.solver.checking.condense import condense
+from gateway.solver.checking.predict import decimal, observe
+from gateway.solver.checking.query import Query
+from gateway.solver.checking.shelf import Shelf
+from gateway.solver.checking.table import Nearest, Table
+from gateway.solver.checking.terms import Answer
+from gateway.solver.language.affine import Every, Formula, symbols
+from gateway.solver.rules.interval import SCALE, Box, scaled
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.rules.steps import FINE, fine
+from gateway.solver.workers.check import Checks, millis_up
 from tests.bench.synthetic import DELAY_S, HOLD_S, Family, requests, rule_set
 from tests.unit.solver_demo import PATIENT
 from tests.unit.solver_modules import shipped

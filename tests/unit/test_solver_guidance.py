@@ -12,9 +12,9 @@ from gateway.core.guidance import Guidance, GuidanceCase, GuidanceLevel, Refusal
 from gateway.core.ports import CheckRequest
 from gateway.core.spans import nearest, without
 from gateway.core.tag import TagId
-from gateway.solver.check import Checks
-from gateway.solver.permitted_next import NotKnown
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.decoding.permitted_next import NotKnown
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import HEATER, MIXER, PATIENT, PUMP, Situation, proposal, rule_set
 from tests.unit.solver_next import ORDER, TAGS, Here, rules
 

@@ -9,13 +9,13 @@ from fractions import Fraction
 import pytest
 import z3
 
-from gateway.solver import normal
-from gateway.solver.evaluate import truth
-from gateway.solver.interval import SCALE, scaled
-from gateway.solver.parse import ExpressionError, parse
-from gateway.solver.printing import printed
-from gateway.solver.syntax import Expr
-from gateway.solver.terms import Terms
+from gateway.solver.checking.terms import Terms
+from gateway.solver.language import normal
+from gateway.solver.language.evaluate import truth
+from gateway.solver.language.parse import ExpressionError, parse
+from gateway.solver.language.printing import printed
+from gateway.solver.language.syntax import Expr
+from gateway.solver.rules.interval import SCALE, scaled
 
 ENDS = (-2, -1, 0, 1, 2)
 GRID = [

@@ -12,12 +12,12 @@ import z3
 from gateway.core.decision import Permitted, Refused, Undetermined, Violated
 from gateway.recheck.check import misjudged_cases
 from gateway.recheck.language import LanguageError
-from gateway.solver.cases import case_point, violations
-from gateway.solver.check import Checks
-from gateway.solver.interval import outward, scaled
-from gateway.solver.module import Case, Constraint, Module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.terms import Budget, Terms, solver
+from gateway.solver.checking.terms import Budget, Terms, solver
+from gateway.solver.modules.cases import case_point, violations
+from gateway.solver.modules.module import Case, Constraint, Module
+from gateway.solver.rules.interval import outward, scaled
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_modules import NAMES, request, shipped, text
 
 PATIENT = Budget(timeout_ms=10_000)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from gateway.core.decision import Holds, Permitted, Refused, Violated
 from gateway.core.override import Override, overrides_of, phrase, plain
-from gateway.solver import safeset
-from gateway.solver.check import Checks
-from gateway.solver.condense import LEASE_S
+from gateway.solver.checking.condense import LEASE_S
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.module import Module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.setting_aside import why_not
+from gateway.solver.modules.module import Module
+from gateway.solver.proofs import safeset
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.rules.setting_aside import why_not
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import PATIENT, Situation, proposal, rule_set
 from tests.unit.solver_small import small
 

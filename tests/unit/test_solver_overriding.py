@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gateway.core.clock import FakeClock
-from gateway.solver.acts import Acts
-from gateway.solver.override_book import OverrideBook
+from gateway.solver.in_force.acts import Acts
+from gateway.solver.in_force.override_book import OverrideBook
 from tests.unit.overriding_bench import RAMP, SOURCE, Bench, refused, revised
 
 

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.solver.parse import KEYWORDS, ExpressionError, parse
-from gateway.solver.syntax import Connective, For, Member, Number, Ref, Truth
+from gateway.solver.language.parse import KEYWORDS, ExpressionError, parse
+from gateway.solver.language.syntax import Connective, For, Member, Number, Ref, Truth
 
 
 def refused(text: str) -> tuple[int, str]:

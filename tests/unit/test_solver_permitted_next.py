@@ -10,9 +10,9 @@ import pytest
 from gateway.core.decision import Permitted, Proposal, RegisterValue
 from gateway.core.ports import CheckRequest, InForce
 from gateway.core.tag import TagId
-from gateway.solver.check import Checks
-from gateway.solver.permitted_next import AtMost, Exactly, NotKnown, mask
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.decoding.permitted_next import AtMost, Exactly, NotKnown, mask
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.bench.synthetic import DELAY_S, HOLD_S, Family, requests, rule_set
 from tests.unit.solver_demo import HEATER, MIXER, PATIENT, PUMP, Situation, good
 from tests.unit.solver_demo import rule_set as demo_rules

@@ -8,13 +8,13 @@ import pytest
 from gateway.core.decision import Holds, Refused
 from gateway.core.ports import InForce
 from gateway.core.tag import TagId
-from gateway.solver.affine import Affine, atoms, symbols
-from gateway.solver.check import Checks
-from gateway.solver.condense import Plan, condense, keys
-from gateway.solver.query import Query
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.shelf import Shelf
-from gateway.solver.terms import Budget
+from gateway.solver.checking.condense import Plan, condense, keys
+from gateway.solver.checking.query import Query
+from gateway.solver.checking.shelf import Shelf
+from gateway.solver.checking.terms import Budget
+from gateway.solver.language.affine import Affine, atoms, symbols
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import (
     BUFFER_TANK,
     HEATER,

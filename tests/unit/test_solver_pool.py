@@ -16,11 +16,11 @@ import pytest_asyncio
 from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Permitted, Repaired, Undetermined
 from gateway.core.guidance import Guidance, Unguided
-from gateway.solver import seat
-from gateway.solver.check import Checks
-from gateway.solver.permitted_next import Exactly, NotKnown
-from gateway.solver.pool import CheckerPool
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.decoding.permitted_next import Exactly, NotKnown
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers import seat
+from gateway.solver.workers.check import Checks
+from gateway.solver.workers.pool import CheckerPool
 from gateway.supervision import share
 from tests.unit.solver_demo import (
     BUFFER_TANK,

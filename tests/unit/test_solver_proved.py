@@ -14,8 +14,8 @@ from gateway.core.decision import CheckResult, Examination, ProvedBand, Undeterm
 from gateway.core.ports import StateInterval, StateSet
 from gateway.core.tag import TagId, TagValue
 from gateway.pipeline.proved import outside_proof
-from gateway.solver.check import Checks
 from gateway.solver.wire import Checked, answers, checked, encoder, result
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import (
     INFLOW,
     LEVEL,

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.solver.acts import ActRefusedError, Acts
 from gateway.solver.errors import NothingToApproveError
-from gateway.solver.watcher import FileGone
+from gateway.solver.in_force.acts import ActRefusedError, Acts
+from gateway.solver.in_force.watcher import FileGone
 from tests.unit.registry_bench import Bench, Rules, states
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from gateway.core.decision import Permitted, Refused, RegisterValue, Repaired
-from gateway.solver.check import Checks
+from gateway.solver.workers.check import Checks
 from tests.bench import synthetic
 from tests.bench.synthetic import Family
 from tests.unit.solver_demo import (

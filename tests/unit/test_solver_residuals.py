@@ -15,10 +15,10 @@ from gateway.core.ports import CheckRequest, InForce, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.residual import WINDOWS, Residual, broken
 from gateway.core.tag import TagId
-from gateway.solver.check import Checks
-from gateway.solver.envelope import Between
-from gateway.solver.residuals import Monitor
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.monitor.envelope import Between
+from gateway.solver.monitor.residuals import Monitor
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import (
     BUFFER_TANK,
     INFLOW,

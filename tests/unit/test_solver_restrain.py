@@ -22,12 +22,12 @@ from gateway.core.decision import (
 from gateway.core.ports import InForce
 from gateway.core.restraint import Restraint
 from gateway.core.tag import TagId
-from gateway.solver.check import Checks
-from gateway.solver.compile import compile_module
-from gateway.solver.predict import observe
-from gateway.solver.restrain import resolved, shifts
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.checking.predict import observe
+from gateway.solver.checking.restrain import resolved, shifts
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.wire import answers, checked, encoder, result
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import (
     BUFFER_TANK,
     HEATER,

@@ -12,9 +12,9 @@ from gateway.config.tags import tag_definition
 from gateway.core.decision import Holds, Permitted, Refused, StateSet, Undetermined, Violated
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId
-from gateway.solver.check import Checks
-from gateway.solver.compile import ModuleRefusedError
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.modules.compile import ModuleRefusedError
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import BUFFER_TANK, INFLOW, LOWER_LEVEL, module
 from tests.unit.solver_small import NOW, PATIENT, Plant, checks, judged, rule, small, verdict
 

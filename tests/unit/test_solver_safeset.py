@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.safeset import main, prove, read_proofs
+from gateway.solver.proofs.safeset import main, prove, read_proofs
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import (
     BUFFER_TANK,
     HEATER,

@@ -23,9 +23,9 @@ from gateway.core.decision import (
 from gateway.core.ports import StateSet
 from gateway.core.tag import TagId
 from gateway.daemon.views import _would_have_said
-from gateway.solver.check import Checks, millis_up
-from gateway.solver.pool import CheckerPool
-from gateway.solver.shadow import Trial
+from gateway.solver.checking.shadow import Trial
+from gateway.solver.workers.check import Checks, millis_up
+from gateway.solver.workers.pool import CheckerPool
 from tests.unit.solver_demo import LOWER_LEVEL, PATIENT, Situation, good, module, proposal, rule_set
 
 CLOCK = SystemClock()

@@ -9,14 +9,14 @@ from fractions import Fraction
 import pytest
 
 from gateway.core.decision import CheckResult
-from gateway.solver import outline
-from gateway.solver.affine import Formula
-from gateway.solver.check import Checks, millis_up
-from gateway.solver.condense import condense, keys
-from gateway.solver.module import Module
-from gateway.solver.ruleset import Rule, RuleSet
-from gateway.solver.shelf import Shelf
-from gateway.solver.terms import Budget
+from gateway.solver.checking import outline
+from gateway.solver.checking.condense import condense, keys
+from gateway.solver.checking.shelf import Shelf
+from gateway.solver.checking.terms import Budget
+from gateway.solver.language.affine import Formula
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import Rule, RuleSet
+from gateway.solver.workers.check import Checks, millis_up
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, PATIENT, Situation, module, proposal, rule_set
 
 DELAY, HOLD = millis_up(0.3), millis_up(1.2)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.solver.acts import ActRefusedError, Acts
 from gateway.solver.bytecode.accept import accepted, compiled_file
 from gateway.solver.bytecode.load import load
+from gateway.solver.bytecode.signing import KeyRefusedError, Trust, generate, is_key, signature_problem
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.signing import KeyRefusedError, Trust, generate, is_key, signature_problem
-from gateway.solver.watcher import Content, FileGone, FileSettled, is_module_name
+from gateway.solver.in_force.acts import ActRefusedError, Acts
+from gateway.solver.in_force.watcher import Content, FileGone, FileSettled, is_module_name
 from tests.unit.solver_demo import BUFFER_TANK, TAGS
 from tests.unit.true_registry import TrueBench
 

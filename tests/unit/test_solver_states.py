@@ -23,12 +23,12 @@ from gateway.core.decision import (
 )
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue
-from gateway.solver.check import Checks
-from gateway.solver.compile import compile_module
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.json_schema import json_schema
-from gateway.solver.module import Module
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.language.json_schema import json_schema
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers.check import Checks
 from tests.unit.solver_small import PATIENT
 
 _T, _Q, _CORE = TagId("T"), TagId("Q"), TagId("oven.core")

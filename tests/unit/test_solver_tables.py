@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from gateway.cli.main import app
 from gateway.core.errors import ConstraintError
-from gateway.solver.compile import compile_module
 from gateway.solver.errors import ModuleRefusedError
+from gateway.solver.modules.compile import compile_module
 from gateway.solver.tables.matrix import export_matrix, import_matrix
 from gateway.solver.tables.merge import merged, module_of
 from gateway.solver.tables.windows import export_windows, import_windows

@@ -9,8 +9,8 @@ import pytest
 import z3
 from z3 import z3core
 
-from gateway.solver.interval import SCALE
-from gateway.solver.terms import Answer, Bounds, Budget, Terms, asked, leaned_on, solver, state
+from gateway.solver.checking.terms import Answer, Bounds, Budget, Terms, asked, leaned_on, solver, state
+from gateway.solver.rules.interval import SCALE
 from tests.unit.solver_demo import PATIENT
 
 

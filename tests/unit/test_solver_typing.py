@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.solver.compile import ModuleRefusedError
+from gateway.solver.modules.compile import ModuleRefusedError
 from tests.unit.solver_small import rule, small
 
 

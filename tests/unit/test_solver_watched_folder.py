@@ -19,9 +19,8 @@ import pytest
 
 from gateway.core.clock import SystemClock
 from gateway.daemon.runtime import whole
-from gateway.solver.registry import Registry
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.watcher import (
+from gateway.solver.in_force.registry import Registry
+from gateway.solver.in_force.watcher import (
     GIVE_UP_S,
     LIMIT_BYTES,
     Content,
@@ -29,6 +28,7 @@ from gateway.solver.watcher import (
     FolderReader,
     FolderWatcher,
 )
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL
 from tests.unit.true_registry import TrueBench
 
@@ -243,7 +243,7 @@ async def test_a_huge_file_is_refused_by_its_size_and_not_read(tmp_path: Path) -
 
 def test_a_file_nobody_may_read_is_refused() -> None:
     script = (
-        "import os, sys; from pathlib import Path; from gateway.solver.watcher import FolderReader\n"
+        "import os, sys; from pathlib import Path; from gateway.solver.in_force.watcher import FolderReader\n"
         "os.setuid(65534)\n"
         "print(FolderReader(Path(sys.argv[1])).read(again=False)['secret.json'].problem)"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.core.clock import SystemClock
-from gateway.solver.watcher import (
+from gateway.solver.in_force.watcher import (
     Content,
     FileGone,
     FileSettled,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.solver.affine import Affine, Atom, Every, Formula, Some
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.weakening import _weaker, implies, weakens
+from gateway.solver.in_force.weakening import _weaker, implies, weakens
+from gateway.solver.language.affine import Affine, Atom, Every, Formula, Some
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, module, rule_set
 from tests.unit.solver_heaters import TERMINAL, heaters
 from tests.unit.solver_small import rule, small

@@ -12,14 +12,14 @@ from gateway.core.decision import CheckResult
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.analysis.asking import Asking
-from gateway.solver.check import Checks
-from gateway.solver.compile import compile_module
-from gateway.solver.module import Module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.seat import Kept
-from gateway.solver.terms import Answer as AnswerOfZ3
+from gateway.solver.checking.terms import Answer as AnswerOfZ3
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.wire import Answer, Done, Drop, Failed, Load, Prepare, given
-from gateway.solver.worker import Desk
+from gateway.solver.workers.check import Checks
+from gateway.solver.workers.seat import Kept
+from gateway.solver.workers.worker import Desk
 from tests.unit.solver_demo import LOWER_LEVEL, Situation, proposal
 from tests.unit.solver_demo import module as demo_module
 from tests.unit.solver_demo import rule_set as demo_rules
@@ -56,7 +56,7 @@ def test_a_set_that_another_worker_has_examined_is_not_examined_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[RuleSet] = []
-    monkeypatch.setattr("gateway.solver.worker._conflict", lambda rules, _met: asked.append(rules))
+    monkeypatch.setattr("gateway.solver.workers.worker._conflict", lambda rules, _met: asked.append(rules))
     kept = Kept(RuleSet.of([small("p >= 60", id="one")], 1))
     first = Desk().answer(kept.ask([(1.0, 0.0)]))
     assert isinstance(first, Done)
@@ -79,7 +79,7 @@ def test_what_a_worker_has_compiled_it_compiles_again_only_over_other_tags(
         seen.append(source)
         return compile_module(data, source, tags)
 
-    monkeypatch.setattr("gateway.solver.worker.compile_module", compiling)
+    monkeypatch.setattr("gateway.solver.workers.worker.compile_module", compiling)
     one, two = small("p >= 10", id="one"), small(rule("p <= 90", "high"), id="two")
     desk, ask = Desk(), Kept(RuleSet.of([one], 1)).ask([])
     assert isinstance(desk.answer(ask), Done)
@@ -136,7 +136,7 @@ def test_many_sets_leave_no_more_behind_than_the_last_two() -> None:
 
 # A search that is not done in its budget refuses nothing: every check still shows what holds.
 def test_a_contradiction_that_is_not_known_in_the_budget_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.solver.worker.CONFLICT_S", 0.0)
+    monkeypatch.setattr("gateway.solver.workers.worker.CONFLICT_S", 0.0)
 
     assert isinstance(loaded(small("p >= 60", id="one"), small(rule("p <= 20", "low"), id="two")), Done)
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.core.clock import SystemClock
-from gateway.solver.activation import Activation
 from gateway.solver.bytecode.accept import accepted
-from gateway.solver.module_reports import ReportWriter
-from gateway.solver.registry import Invariance, Registry
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.signing import Trust
-from gateway.solver.weakening import weakens
+from gateway.solver.bytecode.signing import Trust
+from gateway.solver.in_force.activation import Activation
+from gateway.solver.in_force.module_reports import ReportWriter
+from gateway.solver.in_force.registry import Invariance, Registry
+from gateway.solver.in_force.weakening import weakens
+from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import TAGS
 
 

@@ -22,9 +22,9 @@ from gateway.solver.analysis.asking import Allowance
 from gateway.solver.analysis.effective import Times
 from gateway.solver.analysis.findings import Finding, Report, nearest_first
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.module import Module
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.weakening import weakens
+from gateway.solver.in_force.weakening import weakens
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
 
 Progress = Callable[[str, int, int], None]  # the question at hand, how much of it is done, of how much
 

@@ -10,7 +10,7 @@ import structlog
 
 from gateway.core.tag import TagDefinition
 from gateway.solver.analysis.findings import NOT_KNOWN
-from gateway.solver.module import Module
+from gateway.solver.modules.module import Module
 from gateway.solver.wire import Compare, comparisons, encoder
 
 log = structlog.get_logger().bind(component="registry")
@@ -49,7 +49,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
     from gateway.solver.analysis import difference  # noqa: PLC0415  z3, after the bound
     from gateway.solver.analysis.asking import Allowance  # noqa: PLC0415
-    from gateway.solver.compile import compile_module  # noqa: PLC0415
+    from gateway.solver.modules.compile import compile_module  # noqa: PLC0415
 
     ask = comparisons.decode(sys.stdin.buffer.read())
     known = {d.id: d for d in ask.tags}

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import z3
 
-from gateway.solver.affine import Formula, Quadratic, atoms
-from gateway.solver.terms import Answer, Budget, Terms, asked, fraction, solver
+from gateway.solver.checking.terms import Answer, Budget, Terms, asked, fraction, solver
+from gateway.solver.language.affine import Formula, Quadratic, atoms
 
 _LEAST_MS = 1
 

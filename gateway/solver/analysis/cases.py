@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from gateway.core.tag import TagId
-from gateway.solver.affine import Affine, Formula, mapped, negated, symbol, symbols
 from gateway.solver.analysis.asking import Allowance, Asking, has_products
 from gateway.solver.analysis.findings import NOT_KNOWN, Finding
 from gateway.solver.analysis.near_cases import near_symbol, suggested
 from gateway.solver.analysis.world import World, between, one_of, split_key
-from gateway.solver.cases import case_point
-from gateway.solver.module import Case, Module, Variable
-from gateway.solver.ruleset import Rule, RuleSet
-from gateway.solver.terms import Answer
+from gateway.solver.checking.terms import Answer
+from gateway.solver.language.affine import Affine, Formula, mapped, negated, symbol, symbols
+from gateway.solver.modules.cases import case_point
+from gateway.solver.modules.module import Case, Module, Variable
+from gateway.solver.rules.ruleset import Rule, RuleSet
 
 _SHARE = Fraction(1, 50)  # of the range: how near to its limit a case must be to be just permitted
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from gateway.core.tag import decimal_text
 from gateway.solver.analysis.findings import UnitRow
-from gateway.solver.module import Module
-from gateway.solver.syntax import (
+from gateway.solver.language.syntax import (
     CONDITIONAL_CALLS,
     Call,
     Chain,
@@ -20,7 +19,8 @@ from gateway.solver.syntax import (
     Sum,
     children,
 )
-from gateway.solver.units import canonical, difference, per_second
+from gateway.solver.language.units import canonical, difference, per_second
+from gateway.solver.modules.module import Module
 
 
 def units(module: Module) -> Iterator[UnitRow]:

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from gateway.core.tag import TagId
-from gateway.solver.affine import Affine, Formula, symbols
 from gateway.solver.analysis.asking import Allowance, Asking, decimal, has_products
 from gateway.solver.analysis.findings import NOT_KNOWN, Finding
 from gateway.solver.analysis.world import World, holds_at
-from gateway.solver.canonical import formula_text
+from gateway.solver.checking.terms import Answer
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.module import BackupEntry, Hold, Module, Ramp
-from gateway.solver.ruleset import Rule, RuleSet
-from gateway.solver.terms import Answer
+from gateway.solver.language.affine import Affine, Formula, symbols
+from gateway.solver.modules.module import BackupEntry, Hold, Module, Ramp
+from gateway.solver.rules.canonical import formula_text
+from gateway.solver.rules.ruleset import Rule, RuleSet
 
 
 def examine(module: Module, active: Sequence[Module], allowance: Allowance) -> Iterator[Finding]:

@@ -13,11 +13,11 @@ from fractions import Fraction
 from math import ceil
 
 from gateway.core.tag import TagId
-from gateway.solver.affine import Affine, Atom, Every, Formula, Quadratic, Some, symbols
-from gateway.solver.condense import LEASE_S
-from gateway.solver.course import SLOWEST_RAMP
-from gateway.solver.module import Hold, Move, Ramp, Variable
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.checking.condense import LEASE_S
+from gateway.solver.checking.course import SLOWEST_RAMP
+from gateway.solver.language.affine import Affine, Atom, Every, Formula, Quadratic, Some, symbols
+from gateway.solver.modules.module import Hold, Move, Ramp, Variable
+from gateway.solver.rules.ruleset import RuleSet
 
 Convex = Callable[[Fraction], Fraction]
 

@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gateway.solver.affine import (
+from gateway.solver.analysis.asking import Allowance, Asking, has_products, listed
+from gateway.solver.analysis.findings import NOT_KNOWN, Finding, Level
+from gateway.solver.analysis.world import World, between, one_of, split_key
+from gateway.solver.checking.terms import Answer
+from gateway.solver.language.affine import (
     Affine,
     Atom,
     Every,
@@ -25,12 +29,8 @@ from gateway.solver.affine import (
     symbol,
     symbols,
 )
-from gateway.solver.analysis.asking import Allowance, Asking, has_products, listed
-from gateway.solver.analysis.findings import NOT_KNOWN, Finding, Level
-from gateway.solver.analysis.world import World, between, one_of, split_key
-from gateway.solver.module import Interval, Variable
-from gateway.solver.ruleset import Rule, RuleSet
-from gateway.solver.terms import Answer
+from gateway.solver.modules.module import Interval, Variable
+from gateway.solver.rules.ruleset import Rule, RuleSet
 
 _ROUNDS = 60
 _MOST_VALUES = 64

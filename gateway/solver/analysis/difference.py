@@ -10,7 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gateway.solver.affine import (
+from gateway.solver.analysis.asking import Allowance, Asking, has_products, listed
+from gateway.solver.analysis.findings import NOT_KNOWN, Finding
+from gateway.solver.analysis.world import World, between, holds_at, split_key
+from gateway.solver.checking.terms import Answer
+from gateway.solver.language.affine import (
     Affine,
     Atom,
     Every,
@@ -22,13 +26,9 @@ from gateway.solver.affine import (
     symbol,
     symbols,
 )
-from gateway.solver.analysis.asking import Allowance, Asking, has_products, listed
-from gateway.solver.analysis.findings import NOT_KNOWN, Finding
-from gateway.solver.analysis.world import World, between, holds_at, split_key
-from gateway.solver.canonical import formula_text
-from gateway.solver.module import Module
-from gateway.solver.ruleset import Rule, RuleSet
-from gateway.solver.terms import Answer
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.canonical import formula_text
+from gateway.solver.rules.ruleset import Rule, RuleSet
 
 _RANK = {"informational": 0, "standard": 1, "critical": 2}
 

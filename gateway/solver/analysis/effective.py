@@ -8,8 +8,8 @@ from fractions import Fraction
 from math import ceil
 
 from gateway.solver.analysis.findings import ErrorRow
-from gateway.solver.module import Variable
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.modules.module import Variable
+from gateway.solver.rules.ruleset import RuleSet
 
 _PLACES = 10**6
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gateway.core.tag import TagId, decimal_text
-from gateway.solver.affine import Affine, Atom, Every, Formula, Some, symbol
 from gateway.solver.analysis.courses import lines
-from gateway.solver.module import Module
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.language.affine import Affine, Atom, Every, Formula, Some, symbol
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.ruleset import RuleSet
 
 _DIGITS = 10**9
 _GRID = 100

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from gateway.core.tag import TagId
-from gateway.solver.affine import symbols
 from gateway.solver.analysis.findings import Finding
 from gateway.solver.analysis.world import split_key
-from gateway.solver.ruleset import Rule, RuleSet
+from gateway.solver.language.affine import symbols
+from gateway.solver.rules.ruleset import Rule, RuleSet
 
 Reach = Mapping[str, tuple[int, tuple[str, ...]]]  # by measured tag: steps, and the actions' names
 

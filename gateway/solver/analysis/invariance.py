@@ -7,8 +7,8 @@ from math import ceil
 
 from gateway.solver.analysis.asking import Allowance
 from gateway.solver.analysis.findings import NOT_KNOWN, Finding
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.safeset import UNANSWERED, Progress, Proof, prove
+from gateway.solver.proofs.safeset import UNANSWERED, Progress, Proof, prove
+from gateway.solver.rules.ruleset import RuleSet
 
 
 def examine(

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
 from gateway.core.tag import TagId, decimal_text
-from gateway.solver import normal
-from gateway.solver.affine import Affine, Every, Formula, Some, mapped, negated, symbol, symbols
 from gateway.solver.analysis.asking import Allowance, Asking, has_products
 from gateway.solver.analysis.world import World, at_least, at_most, between, split_key
-from gateway.solver.cases import violations
-from gateway.solver.module import Case, Module
-from gateway.solver.ruleset import Rule, RuleSet
-from gateway.solver.syntax import timed
-from gateway.solver.terms import Answer
+from gateway.solver.checking.terms import Answer
+from gateway.solver.language import normal
+from gateway.solver.language.affine import Affine, Every, Formula, Some, mapped, negated, symbol, symbols
+from gateway.solver.language.syntax import timed
+from gateway.solver.modules.cases import violations
+from gateway.solver.modules.module import Case, Module
+from gateway.solver.rules.ruleset import Rule, RuleSet
 
 Near = Callable[[str, Affine], Formula | None]  # of a key: how far `near_symbol` may be from the form
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gateway.solver import normal
-from gateway.solver.affine import Formula, mapped, negated
 from gateway.solver.analysis.asking import Allowance, Asking, has_products
 from gateway.solver.analysis.findings import NOT_KNOWN, Finding, Level
 from gateway.solver.analysis.world import World
-from gateway.solver.ruleset import Rule, RuleSet
-from gateway.solver.syntax import renamed
-from gateway.solver.terms import Answer
+from gateway.solver.checking.terms import Answer
+from gateway.solver.language import normal
+from gateway.solver.language.affine import Formula, mapped, negated
+from gateway.solver.language.syntax import renamed
+from gateway.solver.rules.ruleset import Rule, RuleSet
 
 _RANK = {"informational": 0, "standard": 1, "critical": 2}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway.core.durable import write_durably
 from gateway.solver.analysis.findings import Report, from_plain
-from gateway.solver.module import Module
+from gateway.solver.modules.module import Module
 
 _VERSION = 1  # of the questions: another version's answers are not used
 _MOST_KEPT = 500

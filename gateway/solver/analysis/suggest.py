@@ -9,18 +9,18 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
-from gateway.solver.affine import Affine, Atom, Formula, negated, symbol, symbols
 from gateway.solver.analysis.asking import Allowance, Asking
 from gateway.solver.analysis.courses import Clause, Course, UnboundedError, clause, clauses, lines
 from gateway.solver.analysis.entries import Chords, Entry, Words, joined
 from gateway.solver.analysis.findings import NOT_KNOWN, Finding
 from gateway.solver.analysis.world import World, between
-from gateway.solver.compile import compile_module
+from gateway.solver.checking.terms import Answer
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.module import Module, Move
-from gateway.solver.ruleset import RuleSet
-from gateway.solver.safeset import UNANSWERED, prove
-from gateway.solver.terms import Answer
+from gateway.solver.language.affine import Affine, Atom, Formula, negated, symbol, symbols
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Module, Move
+from gateway.solver.proofs.safeset import UNANSWERED, prove
+from gateway.solver.rules.ruleset import RuleSet
 
 _MARGINS = (Fraction(1, 10**6), Fraction(1, 10**4), Fraction(1, 10**3))  # of a rule, for each step
 _MOST_STEPS = 150

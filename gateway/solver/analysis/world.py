@@ -7,11 +7,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gateway.core.tag import TagId
-from gateway.solver import normal
-from gateway.solver.affine import Affine, Atom, Every, Form, Formula, Some, mapped, negated, symbol, symbols
-from gateway.solver.module import Interval, Variable
-from gateway.solver.ruleset import Rule, RuleSet
-from gateway.solver.syntax import timed
+from gateway.solver.language import normal
+from gateway.solver.language.affine import (
+    Affine,
+    Atom,
+    Every,
+    Form,
+    Formula,
+    Some,
+    mapped,
+    negated,
+    symbol,
+    symbols,
+)
+from gateway.solver.language.syntax import timed
+from gateway.solver.modules.module import Interval, Variable
+from gateway.solver.rules.ruleset import Rule, RuleSet
 
 _MOST_VALUES = 256  # of a whole number that are told apart
 _ZERO, _ONE = Fraction(0), Fraction(1)

@@ -9,8 +9,8 @@ import numpy as np
 
 from gateway.solver.backtest.evidence import Floats, Ints, Listed
 from gateway.solver.backtest.spans import Span, exactly, hull, near
-from gateway.solver.module import Interval, Variable
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.modules.module import Interval, Variable
+from gateway.solver.rules.ruleset import RuleSet
 
 MICRO = 1_000_000
 _MOST_PIECES = 8  # of the time since the last check, as `motion` cuts it

@@ -11,9 +11,9 @@ from gateway.core.quality import StatusCode
 from gateway.solver.backtest.evidence import Bools, Evidence, Floats
 from gateway.solver.backtest.motions import MICRO, Motions, floored
 from gateway.solver.backtest.spans import Span, exactly, hull, near, outward
-from gateway.solver.module import Variable
-from gateway.solver.past import LONGEST_GAP_STEPS
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.checking.past import LONGEST_GAP_STEPS
+from gateway.solver.modules.module import Variable
+from gateway.solver.rules.ruleset import RuleSet
 
 NEAR_EDGE = 1e-9  # of a range: nearer than that the exact judge is asked
 _EVER = 1e9  # seconds: the age of what never came

@@ -12,7 +12,7 @@ import numpy as np
 
 from gateway.solver.backtest.evidence import Bools, Floats, Ints
 from gateway.solver.backtest.spans import GRID, NEAR, Span, near
-from gateway.solver.interval import SCALE, SETTLED, ProductRow, Row, Rows, Scaled
+from gateway.solver.rules.interval import SCALE, SETTLED, ProductRow, Row, Rows, Scaled
 
 VACUOUS = np.inf
 _MOST_CORNERS = (

@@ -19,11 +19,11 @@ from gateway.solver.backtest.motions import Motions
 from gateway.solver.backtest.premises import observe
 from gateway.solver.backtest.rows import Scales, Sheet
 from gateway.solver.backtest.symbols import Symbols, untold
-from gateway.solver.check import millis_up
-from gateway.solver.condense import Plan, condense
-from gateway.solver.interval import Scaled, scaled
-from gateway.solver.ruleset import Rule, RuleSet
-from gateway.solver.shadow import Trial
+from gateway.solver.checking.condense import Plan, condense
+from gateway.solver.checking.shadow import Trial
+from gateway.solver.rules.interval import Scaled, scaled
+from gateway.solver.rules.ruleset import Rule, RuleSet
+from gateway.solver.workers.check import millis_up
 
 HOLDS, VIOLATED, UNKNOWN = 0, 1, 2
 NO_DISTANCE = 1e-12  # a rule about switches fails by nothing

@@ -11,8 +11,8 @@ from gateway.solver.backtest.evidence import Evidence, Floats
 from gateway.solver.backtest.motions import MICRO, Motions, floored
 from gateway.solver.backtest.premises import Premises
 from gateway.solver.backtest.spans import Span, constant, exactly, hull, near
-from gateway.solver.condense import Plan
-from gateway.solver.ruleset import RuleSet
+from gateway.solver.checking.condense import Plan
+from gateway.solver.rules.ruleset import RuleSet
 
 UNTOLD = ("b", "was", "for")  # kinds that only the exact judge works out: the backup's course and the past
 

@@ -13,10 +13,10 @@ from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.bytecode import load as loader
 from gateway.solver.bytecode.assemble import assemble
 from gateway.solver.bytecode.encode import encode, sealed
-from gateway.solver.compile import compile_module
+from gateway.solver.bytecode.signing import Trust, sign
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.module import Module
-from gateway.solver.signing import Trust, sign
+from gateway.solver.modules.compile import compile_module
+from gateway.solver.modules.module import Module
 
 
 def accepted(data: bytes, source: str, tags: Mapping[TagId, TagDefinition], trust: Trust) -> Module:

@@ -22,10 +22,9 @@ from gateway.solver.bytecode.program import (
     slot_key,
 )
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.module import Constraint, Module, Variable
-from gateway.solver.printing import printed
-from gateway.solver.schema import LANGUAGE
-from gateway.solver.syntax import (
+from gateway.solver.language.printing import printed
+from gateway.solver.language.schema import LANGUAGE
+from gateway.solver.language.syntax import (
     Call,
     Chain,
     Choice,
@@ -41,6 +40,7 @@ from gateway.solver.syntax import (
     Sum,
     Truth,
 )
+from gateway.solver.modules.module import Constraint, Module, Variable
 
 _LOGIC: Mapping[str, Op] = {"and": Op.AND, "or": Op.OR, "implies": Op.IMPLIES, "iff": Op.IFF}
 _ARITHMETIC: Mapping[str, Op] = {"+": Op.ADD, "-": Op.SUBTRACT, "*": Op.MULTIPLY, "/": Op.DIVIDE}

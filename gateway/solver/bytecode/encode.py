@@ -40,7 +40,7 @@ from gateway.solver.bytecode.program import (
     Signature,
 )
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.module import Case, Hold, Move, Ramp
+from gateway.solver.modules.module import Case, Hold, Move, Ramp
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from gateway.solver.bytecode.opcodes import FORMAT, MAGIC, MAX_FILE
 from gateway.solver.bytecode.program import Compiled, Program, Signature
 from gateway.solver.bytecode.reading import Allowance, BadBytesError, Reader
 from gateway.solver.errors import ModuleRefusedError
-from gateway.solver.schema import LANGUAGE
+from gateway.solver.language.schema import LANGUAGE
 
 __all__ = ["is_compiled", "load", "whole"]
 

@@ -25,8 +25,8 @@ from gateway.solver.bytecode.program import (
 )
 from gateway.solver.bytecode.reading import BadBytesError, Reader
 from gateway.solver.bytecode.verify import Verifier
-from gateway.solver.module import Case, Hold, Interval, Move, Ramp
-from gateway.solver.schema import LANGUAGE
+from gateway.solver.language.schema import LANGUAGE
+from gateway.solver.modules.module import Case, Hold, Interval, Move, Ramp
 
 _OF_ACTIONS = frozenset(("kept_on", "may_rise", "held"))
 _OF_MEASURED = frozenset(("good", "age"))

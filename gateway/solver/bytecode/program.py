@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Literal
 
 from gateway.solver.bytecode.opcodes import Op, Type
-from gateway.solver.module import Case, Interval, Kind, Move
-from gateway.solver.syntax import Form
+from gateway.solver.language.syntax import Form
+from gateway.solver.modules.module import Case, Interval, Kind, Move
 
 SlotForm = Form | Literal["disturbance", "timer"]
 FORMS: tuple[SlotForm, ...] = (  # coded as 0 to 9

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from gateway.solver.bytecode.opcodes import Op
 from gateway.solver.bytecode.program import Block, Instruction, Program
-from gateway.solver.evaluate import Point
-from gateway.solver.module import Case
+from gateway.solver.language.evaluate import Point
+from gateway.solver.modules.module import Case
 
 Value = Fraction | bool | None  # None: a number that is divided by 0
 

@@ -15,8 +15,8 @@ from gateway.solver.identify.notes import Target
 from gateway.solver.identify.rounding import rounded_out
 from gateway.solver.identify.series import Channel
 from gateway.solver.identify.windows import CONSTANT
-from gateway.solver.schema import LANGUAGE
-from gateway.solver.units import canonical
+from gateway.solver.language.schema import LANGUAGE
+from gateway.solver.language.units import canonical
 
 FILL_IN = "fill_in_what_must_hold"
 _MESSAGE = (

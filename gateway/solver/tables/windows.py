@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.config.problems import nearest
 from gateway.core.tag import decimal_text
-from gateway.solver.schema import decimal
+from gateway.solver.language.schema import decimal
 from gateway.solver.tables.matrix import KINDS, Rule
 from gateway.solver.tables.rows import Row, Table, read_table
 

@@ -1,0 +1,1 @@
+"""Decisions as documents that other solvers can repeat."""

@@ -1,0 +1,63 @@
+"""Where the plant may be some time later: from one state set on, and from that of the last check (S2)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+from gateway.core.ports import CheckRequest, InForce
+from gateway.solver.checking.past import micros_down, micros_up, usable
+from gateway.solver.modules.module import Interval, Variable
+from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.rules.steps import Whole, fine
+
+_MOST_PIECES = 8  # of the time since the last check, by what was in force
+
+
+def grown(variable: Variable, interval: Interval, seconds: Fraction) -> Interval:
+    """Where a variable without dynamics may be that many seconds later."""
+    if variable.max_rate is None:
+        low, high = variable.range if seconds else interval
+        low, high = min(low, interval[0]), max(high, interval[1])
+    else:
+        reach = variable.max_rate * seconds
+        low, high = interval[0] - reach, interval[1] + reach
+        if variable.sort != "real":  # it may count up at any moment
+            low, high = Fraction(math.floor(low)), Fraction(math.ceil(high))
+    if variable.physical is not None:
+        low, high = max(low, variable.physical[0]), min(high, variable.physical[1])
+    return low, high
+
+
+def predicted(rules: RuleSet, request: CheckRequest) -> dict[str, Whole] | None:
+    """Where the last check's state set has come to since; None where there is none to carry.
+
+    A value that ceased before a moment is no part of what may have acted in it.
+    """
+    carried = usable(rules, request)
+    if carried is None:
+        return None
+    state = {tag: fine((i.low, i.high)) for tag, i in carried.intervals.items() if tag in rules.variables}
+    if state.keys() != {str(v.tag) for v in rules.measured}:
+        return None
+    gap = micros_up(request.taken_at - carried.at)
+    ceased = {str(v.tag): _ceased(request.history[v.tag]) for v in rules.actions}
+    cuts = sorted({ago for entries in ceased.values() for _, ago in entries if 0 < ago < gap}, reverse=True)
+    moments = [gap, *cuts[: _MOST_PIECES - 1], Fraction(0)]
+    for start, end in itertools.pairwise(moments):
+        acting = {
+            tag: fine(hull(*(v for v, ago in es if ago < start or not ago))) for tag, es in ceased.items()
+        }
+        state = rules.steps.forward(state, acting, start - end)
+    return state
+
+
+def hull(*values: Fraction) -> Interval:
+    """Least and greatest."""
+    return min(values), max(values)
+
+
+def _ceased(entries: tuple[InForce, ...]) -> tuple[tuple[Fraction, Fraction], ...]:
+    """Values with how long ago each ceased at the earliest."""
+    return tuple((e.value, micros_down(e.ceased_s_ago)) for e in entries)

@@ -1,0 +1,1 @@
+"""Which values of the next output can still lead to a permitted decision."""

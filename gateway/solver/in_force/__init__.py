@@ -1,0 +1,1 @@
+"""Which modules count: the watched folder, what people do, approvals and overrides."""

@@ -1,0 +1,1 @@
+"""Constraint text to checked expressions, and the exact forms they come to."""

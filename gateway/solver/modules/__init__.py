@@ -1,0 +1,1 @@
+"""One constraint module: declared, checked and compiled."""

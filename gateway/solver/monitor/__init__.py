@@ -1,0 +1,1 @@
+"""Measurements against what the modules assume of the plant."""

@@ -1,0 +1,1 @@
+"""That a safe set holds whatever happens, proved before anything is armed."""

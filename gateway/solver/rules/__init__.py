@@ -1,0 +1,1 @@
+"""Modules in force together as one system, and exact bounds of it."""

@@ -1,0 +1,43 @@
+"""Everything the proof of a safe set depends on, as one digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from gateway.solver.rules.canonical import form_text, formula_text, premises
+
+if TYPE_CHECKING:
+    from gateway.solver.rules.ruleset import RuleSet
+
+
+def proof_digest(rules: RuleSet, *, as_written: bool) -> str:
+    """Digest of everything the invariance of the safe set depends on, and of nothing else.
+
+    `as_written`: as if no rule were overridden. A proof of that shows all that a proof under overrides must
+    show: rules are what is shown, never what it is shown from, and the set, the backup and the premises are
+    the same.
+    """
+    content: dict[str, object] = {
+        "variables": {str(tag): premises(v) for tag, v in sorted(rules.variables.items())},
+        "step": str(rules.modules[0].step) if rules.modules else "",
+        "dynamics": {name: form_text(form) for name, form in sorted(rules.forms.items())},
+        "disturbances": {n: [str(low), str(high)] for n, (low, high) in sorted(rules.disturbances.items())},
+        "rules": sorted(
+            ["standard" if r.overridden else r.constraint.kind, r.constraint.always, formula_text(r.formula)]
+            for r in rules.rules
+            if r.binding or (as_written and r.overridden)
+        ),
+        "safe_set": sorted(formula_text(r.formula) for r in rules.safe_set),
+        "backup": [
+            [
+                formula_text(s.formula) if s.formula is not None else "",
+                sorted(map(str, s.entry.moves.items())),
+            ]
+            for s in rules.backup
+        ],
+    }
+    if rules.terminal:
+        content["terminal"] = sorted(formula_text(r.formula) for r in rules.terminal)
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

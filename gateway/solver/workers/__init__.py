@@ -1,0 +1,1 @@
+"""The processes that check: their pool, their seats and what they do."""
