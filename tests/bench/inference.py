@@ -26,7 +26,7 @@ def run(console: Console, parts: tuple[str, ...] = (), minute_s: float = 12.0) -
             "[yellow]not measured: the decoders are written with `onnx`, which extra `dev` installs[/]"
         )
         return []
-    from tests.bench import inference_kv, inference_load  # noqa: PLC0415  they need `onnx`
+    from tests.bench import inference_kv, inference_load, inference_start  # noqa: PLC0415  they need `onnx`
 
     todo: dict[str, Callable[[Path], list[Figure]]] = {
         "reuse": lambda folder: inference_kv.reuse(console, folder),
@@ -36,8 +36,8 @@ def run(console: Console, parts: tuple[str, ...] = (), minute_s: float = 12.0) -
         "chunks": lambda folder: inference_load.chunks(console, folder),
         "bare": lambda folder: inference_load.bare(console, folder),
         "load": lambda folder: inference_load.load(console, folder),
-        "start": lambda folder: inference_load.start(console, folder, minute_s),
-        "memory": lambda folder: inference_load.memory(console, folder),
+        "start": lambda folder: inference_start.start(console, folder, minute_s),
+        "memory": lambda folder: inference_start.memory(console, folder),
     }
     found: list[Figure] = []
     for name in parts or PARTS:

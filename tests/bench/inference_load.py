@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-import os
 import random
-import signal
 import statistics
 import time
 from collections.abc import Iterator, Mapping
@@ -29,6 +27,7 @@ from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import Snapshot
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.client.model_engine import ModelEngine
+from gateway.inference.client.past import Moment
 from gateway.inference.messages import Answer
 from tests.bench.inference_kv import decisions_bundle, engine_of, history, request
 from tests.bench.report import Figure, percentile
@@ -38,7 +37,7 @@ RATES = (50, 100, 150, 200, 300, 400, 500)
 OVERLOAD = 2000  # no machine of two cores answers so many
 LIMITS_MS = {SMALL.name: (150, 12.0), TINY.name: (400, 5.0)}
 CHUNKS = (16, 32, 48, 64, 100_000)
-_POINTS = 32
+POINTS = 32
 _SECONDS = 4.0
 _RUNS, _RUN_S = 5, 1.5  # by the CPU clock
 _MIXED_RATE = 100
@@ -46,7 +45,7 @@ _CLOCK = SystemClock()
 
 
 @dataclass(slots=True)
-class _Seen:
+class Seen:
     ms: list[float] = field(default_factory=list)
     failed: int = 0
     worst_late_ms: float = 0.0  # of our own clock: a request that left late was not the engine's doing
@@ -57,7 +56,7 @@ class _Seen:
 
 
 @contextmanager
-def _frozen() -> Iterator[None]:
+def frozen() -> Iterator[None]:
     """Nothing looks for garbage meanwhile, as in every process of ours that serves.
 
     In this one, which has loaded every benchmark, a full look takes 40 ms of CPU: the whole p99.
@@ -78,7 +77,7 @@ def load(console: Console, folder: Path) -> list[Figure]:
     for size in (SMALL, TINY):
         bundle = decisions_bundle(folder / size.name, size)
         at_rate, limit_ms = LIMITS_MS[size.name]
-        with _frozen():
+        with frozen():
             rows = asyncio.run(_rates(bundle))
         table = Table(
             *("requests/s", "p50 ms", "p99 ms", "refused", "rows/forward", "CPU ms: client", "worker"),
@@ -100,14 +99,14 @@ def load(console: Console, folder: Path) -> list[Figure]:
     return found
 
 
-async def _rates(bundle: Bundle) -> list[tuple[int, _Seen, tuple[float, float, float]]]:
+async def _rates(bundle: Bundle) -> list[tuple[int, Seen, tuple[float, float, float]]]:
     """By rate: latencies; rows in a forward, CPU milliseconds a decision of this process and the worker."""
-    engine = ModelEngine(bundle.directory, definitions(bundle), "cpu", points=_POINTS)
+    engine = ModelEngine(bundle.directory, definitions(bundle), "cpu", points=POINTS)
     await engine.start()
-    client = _Client(engine, bundle)
+    client = Client(engine, bundle)
     try:
-        for _ in range(3 * _POINTS):  # every point has a history
-            await client.ask(_Seen(), time.perf_counter())
+        for _ in range(3 * POINTS):  # every point has a history
+            await client.ask(Seen(), time.perf_counter())
         rows = []
         for rate in (*RATES, OVERLOAD):
             before, began = (await engine.refresh()).worker, _cpu_s(engine)
@@ -131,19 +130,39 @@ def _cpu_s(engine: ModelEngine) -> tuple[float, float]:
     return time.process_time(), worker.user + worker.system
 
 
-class _Client:
+class Client:
     """Many decision points with a cycle of their own each, asked in turn."""
 
-    def __init__(self, engine: ModelEngine, bundle: Bundle) -> None:
-        self._engine, self._turn = engine, itertools.count()
+    def __init__(self, engine: ModelEngine, bundle: Bundle, first_cycle: int = 0) -> None:
+        self._engine, self._turn = engine, itertools.count(first_cycle * POINTS)
         self._dice = random.Random(11)  # noqa: S311 - test data
         self._inputs = [TagId(spec.tag) for spec in bundle.manifest.inputs]
         self._in_force = {TagId(spec.tag): Fraction(50) for spec in bundle.manifest.outputs}
 
-    async def ask(self, seen: _Seen, due: float) -> None:
+    async def ask(self, seen: Seen, due: float) -> None:
         """One decision that was due at `due`."""
         turn = next(self._turn)
-        at = float(turn // _POINTS)
+        at = float(turn // POINTS)
+        try:
+            await self._engine.propose_for(
+                f"point-{turn % POINTS}", self._measured(at), self._in_force, Deadline.after(1.0, _CLOCK)
+            )
+        except (InferenceError, WorkerLostError):
+            seen.failed += 1
+        else:
+            seen.ms.append((time.perf_counter() - due) * 1e3)
+
+    def past(self, cycles: int) -> dict[str, tuple[list[Moment], int]]:
+        """What each point's record says of its first cycles."""
+        return {
+            f"point-{number}": (
+                [Moment(float(at), self._measured(float(at)), self._in_force) for at in range(cycles)],
+                1,
+            )
+            for number in range(POINTS)
+        }
+
+    def _measured(self, at: float) -> Snapshot:
         values = {
             tag: TagValue(
                 value=self._dice.uniform(0, 100),
@@ -154,18 +173,11 @@ class _Client:
             )
             for tag in self._inputs
         }
-        try:
-            await self._engine.propose_for(
-                f"point-{turn % _POINTS}", Snapshot(at, values), self._in_force, Deadline.after(1.0, _CLOCK)
-            )
-        except (InferenceError, WorkerLostError):
-            seen.failed += 1
-        else:
-            seen.ms.append((time.perf_counter() - due) * 1e3)
+        return Snapshot(at, values)
 
-    async def open_loop(self, rate: float, seconds: float, seed: int) -> _Seen:
+    async def open_loop(self, rate: float, seconds: float, seed: int) -> Seen:
         """Arrivals as a Poisson process; they do not wait for answers."""
-        dice, seen = random.Random(seed), _Seen()  # noqa: S311 - test data
+        dice, seen = random.Random(seed), Seen()  # noqa: S311 - test data
         due = time.perf_counter()
         end = due + seconds
         async with asyncio.TaskGroup() as tasks:
@@ -216,7 +228,7 @@ def bare(console: Console, folder: Path) -> list[Figure]:
 
 def _typical(bundle: Bundle, rate: int, *, beside: bool) -> tuple[float, float, float]:
     """p50 and p99 in milliseconds and histories a second, each the median of some runs."""
-    with _frozen():
+    with frozen():
         runs = [on_cpu_clock(bundle, rate, _RUN_S, seed, beside=beside) for seed in range(_RUNS)]
     p50, p99 = (statistics.median(seen.p(share) for seen, _ in runs) for share in (0.5, 0.99))
     return p50, p99, statistics.median(rebuilt for _, rebuilt in runs) / _RUN_S
@@ -228,15 +240,15 @@ def _knee(p99: Mapping[int, float], limit_ms: float) -> int:
     return max((rate for rate in RATES if not beyond or rate < beyond[0]), default=0)
 
 
-def on_cpu_clock(bundle: Bundle, rate: int, seconds: float, seed: int, *, beside: bool) -> tuple[_Seen, int]:
+def on_cpu_clock(bundle: Bundle, rate: int, seconds: float, seed: int, *, beside: bool) -> tuple[Seen, int]:
     """Random arrivals at an engine whose clock goes on only while it works, and jumps while it waits.
 
     Other processes on the machine change nothing but the caches' warmth. With `beside` a history of 56 cycles
     is always being computed, with pages of its own.
     """
-    engine, dice, seen = engine_of(bundle), random.Random(seed), _Seen()  # noqa: S311 - test data
+    engine, dice, seen = engine_of(bundle), random.Random(seed), Seen()  # noqa: S311 - test data
     past, long_past = history(bundle, 400, seed=1), history(bundle, 56, seed=2)
-    at, number, arrived = dict.fromkeys(range(_POINTS), 2), itertools.count(1), dict[int, float]()
+    at, number, arrived = dict.fromkeys(range(POINTS), 2), itertools.count(1), dict[int, float]()
     rebuilt = long = 0
     with mock.patch.object(engine.backend, "adopt", return_value=0):  # each history is new
         for name in at:
@@ -249,7 +261,7 @@ def on_cpu_clock(bundle: Bundle, rate: int, seconds: float, seed: int, *, beside
             if not engine.queued:
                 now = max(now, due)
             while due <= now:
-                name, ticket = dice.randrange(_POINTS), next(number)
+                name, ticket = dice.randrange(POINTS), next(number)
                 arrived[ticket] = due
                 engine.submit(ticket, request(past, at[name], str(name), rebuild=False))
                 at[name] += 1
@@ -266,60 +278,3 @@ def on_cpu_clock(bundle: Bundle, rate: int, seconds: float, seed: int, *, beside
                 else:
                     seen.failed += 1
     return seen, rebuilt
-
-
-def start(console: Console, folder: Path, minute_s: float) -> list[Figure]:
-    """p99 of the first requests after a lost worker's replacement is ready, with and without warming it."""
-    bundle = decisions_bundle(folder, SMALL)
-    seen = {}
-    for warm in (True, False):
-        most = mock.patch("gateway.inference.client.engine_worker._MOST_WARMED", 32 if warm else 0)
-        with most, _frozen():
-            seen[warm] = asyncio.run(_first_minute(bundle, minute_s))
-    table = Table(
-        "warmed", "p50 ms", "p99 ms", "slowest ms", title=f"first {minute_s:g} s after a start, 20/s"
-    )
-    for warm, each in seen.items():
-        table.add_row(*(str(warm), *(f"{each.p(share):.1f}" for share in (0.5, 0.99, 1.0))))
-    console.print(table)
-    return [Figure("inference", "first_p99_cold_over_warm", seen[False].p(0.99) / seen[True].p(0.99))]
-
-
-async def _first_minute(bundle: Bundle, seconds: float) -> _Seen:
-    engine = ModelEngine(bundle.directory, definitions(bundle), "cpu", points=_POINTS)
-    await engine.start()
-    client = _Client(engine, bundle)
-    try:
-        for _ in range(48 * _POINTS):
-            await client.ask(_Seen(), time.perf_counter())
-        assert engine.pid is not None
-        os.kill(engine.pid, signal.SIGKILL)
-        while engine.ready:  # noqa: ASYNC110 - nobody tells of the moment between
-            await asyncio.sleep(0)  # the loop has to see the end of the process
-        await engine.wait_ready(30.0)
-        return await client.open_loop(20, seconds, seed=1)
-    finally:
-        await engine.aclose()
-
-
-def memory(console: Console, folder: Path) -> list[Figure]:
-    """What a worker's process takes for itself, after a thousand decisions of 32 points."""
-    found = []
-    for size in (SMALL, TINY):
-        bundle = decisions_bundle(folder / size.name, size)
-        found.append(Figure("inference", f"{size.name}_worker_mb", asyncio.run(_worker_mb(bundle))))
-    console.print("unique set size: what would be free without the worker")
-    return found
-
-
-async def _worker_mb(bundle: Bundle) -> float:
-    engine = ModelEngine(bundle.directory, definitions(bundle), "cpu", points=_POINTS)
-    await engine.start()
-    try:
-        client = _Client(engine, bundle)
-        for _ in range(1000):
-            await client.ask(_Seen(), time.perf_counter())
-        mb: float = psutil.Process(engine.pid).memory_full_info().uss / 2**20
-        return mb
-    finally:
-        await engine.aclose()
