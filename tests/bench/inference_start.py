@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from contextlib import ExitStack
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -52,7 +53,7 @@ def start(console: Console, folder: Path, minute_s: float) -> list[Figure]:
     bundle = decisions_bundle(folder, SMALL)
     seen: dict[str, list[Seen]] = {name: [] for name in WAYS}
     for name in track(list(WAYS) * _ROUNDS, "starts", console=console):
-        with _without(WAYS[name]), frozen():
+        with without(WAYS[name]), frozen():
             seen[name].append(asyncio.run(_first_minute(bundle, minute_s)))
     table = Table(
         *("kept", "p50 ms", "p99 ms", "slowest ms", "refused"),
@@ -77,7 +78,8 @@ def _typical(starts: list[Seen], share: float) -> float:
     return statistics.median(each.p(share) for each in starts)
 
 
-def _without(way: Way) -> ExitStack:
+def without(way: Way) -> ExitStack:
+    """While it is open, engines that start go that way."""
     off = ExitStack()
     if not way.warmed:
         off.enter_context(mock.patch.object(engine_worker, "_MOST_WARMED", 0))
@@ -89,13 +91,20 @@ def _without(way: Way) -> ExitStack:
 
 
 async def _first_minute(bundle: Bundle, seconds: float) -> Seen:
+    async with started(bundle) as (_, client):
+        return await client.open_loop(RATE_HZ, seconds, seed=1)
+
+
+@asynccontextmanager
+async def started(bundle: Bundle) -> AsyncIterator[tuple[ModelEngine, Client]]:
+    """An engine and whoever asks it; histories come from the record, as the daemon's do."""
     engine = ModelEngine(bundle.directory, definitions(bundle), "cpu", points=POINTS)
     client = Client(engine, bundle, CYCLES)
-    for _ in engine.adopt(client.past(CYCLES)):  # as the daemon does while the worker loads
+    for _ in engine.adopt(client.past(CYCLES)):
         pass
     try:
         await engine.start()
-        return await client.open_loop(RATE_HZ, seconds, seed=1)
+        yield engine, client
     finally:
         await engine.aclose()
 
