@@ -56,6 +56,29 @@ async def test_the_engine_says_what_really_runs(engine: ModelEngine) -> None:
     assert told["rows_a_forward"] == "8"
 
 
+@pytest.mark.parametrize(("gap", "sent"), [(2, 1), (5, 1), (6, 2)])
+async def test_after_a_gap_of_up_to_five_cycles_the_history_stays_where_it_is(
+    engine: ModelEngine, gap: int, sent: int
+) -> None:
+    """The first history is the empty one. Answers are those of an engine that was given all of it at once."""
+    for at in range(20):
+        await _propose(engine, float(at), 44.0 + at / 10)
+    twin = ModelEngine(BUFFER_TANK, demo_definitions())
+    for _ in twin.adopt(engine.pasts()):
+        pass
+    await twin.start()
+    try:
+        for at in (19 + gap, 20 + gap):
+            ours, theirs = await _propose(engine, float(at), 46.0), await _propose(twin, float(at), 46.0)
+            assert ours.values == theirs.values
+            assert ours.confidence == pytest.approx(theirs.confidence, rel=1e-4)
+    finally:
+        await twin.aclose()
+
+    assert engine.statistics().histories_sent == sent
+    assert twin.statistics().histories_sent == sent - 1  # it was warmed with the first
+
+
 async def test_a_killed_worker_is_replaced_and_answers_as_the_lost_one_would_have(
     engine: ModelEngine,
 ) -> None:
