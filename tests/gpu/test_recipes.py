@@ -9,7 +9,7 @@ import pytest
 from gateway.inference.client.model_engine import ModelEngine
 from gateway.inference.golden import compared, read_golden, replays
 from gateway.inference.quantize.quantizing import Wish, quantize
-from gateway.inference.quantize.recipes import RECIPES
+from gateway.inference.quantize.recipes import EXPECTED_ACTION, RECIPES
 from tests.gpu.device import asked
 from tests.gpu.measuring import speed
 from tests.unit.inference_demo import demo_definitions
@@ -23,7 +23,10 @@ MADE = [(name, "int8" if name == "fp32" else "") for name in RECIPES]
 async def test_a_recipe_passes_its_gates_answers_alike_and_is_put_on_record(
     tmp_path: Path, figures: dict[str, float], recipe: str, kv: str
 ) -> None:
-    """A gate that is missed raises; so does a recipe that the device has no kernel for."""
+    """A gate that is missed raises; so does a recipe that the device has no kernel for.
+
+    Its golden answers were made by the recipe, too: on the processor, or here where it is for CUDA alone.
+    """
     wish = Wish(source=DEMO, output=tmp_path / recipe, recipe=recipe, kv=kv, device="cuda", length=SHORT)
     bundle = quantize(wish).bundle
     golden = read_golden(bundle)
@@ -33,7 +36,9 @@ async def test_a_recipe_passes_its_gates_answers_alike_and_is_put_on_record(
     figures[f"{recipe}: device MiB"] = await _worker_mib(bundle.directory)
 
     assert here == again
-    assert here.worst_action_error_of_span <= RECIPES[recipe].relative_l2 + 0.01
+    if recipe != "int8a8":  # answers otherwise wherever products in 8 bits are made otherwise
+        assert here.same
+    assert here.worst_action_error_of_span <= EXPECTED_ACTION
     assert figures[f"{recipe}: device MiB"] > 0
 
 
