@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 
-from gateway.inference.bundle.manifest import Bundle
-from gateway.inference.quantize.benching import Bench
-from gateway.inference.quantize.figures import Figures
-from gateway.inference.quantize.inspecting import Inspected
-from gateway.inference.quantize.making import Result
 from gateway.inference.quantize.recipes import RECIPES
+
+if TYPE_CHECKING:  # some of these need the package `onnx`, which gate and bench do without
+    from gateway.inference.bundle.manifest import Bundle
+    from gateway.inference.quantize.benching import Bench
+    from gateway.inference.quantize.figures import Figures
+    from gateway.inference.quantize.inspecting import Inspected
+    from gateway.inference.quantize.making import Result
 
 _SAYS = {
     "relative_l2": "logits off, L2 over L2",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +137,36 @@ def test_a_folder_without_a_bundle_is_told_in_one_sentence(verb: str, tmp_path: 
     assert status == 1
     assert "bundle.json cannot be read" in err
     assert "Traceback" not in err
+
+
+def test_without_onnx_gate_and_bench_work_and_the_others_say_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['onnx'] = None\n"
+        "from typer.testing import CliRunner\n"
+        "from gateway.cli.main import app\n"
+        "for words in sys.argv[1:]:\n"
+        "    ran = CliRunner().invoke(app, ['model', *words.split('|')])\n"
+        "    print(ran.exit_code, type(ran.exception).__name__, ran.stderr.replace('\\n', ' '))\n"
+    )
+    out = str(tmp_path / "m")
+    verbs = (
+        ("gate", str(DEMO), *_LOOP),
+        ("bench", str(DEMO), "--rounds", "2"),
+        ("inspect", str(DEMO)),
+        ("quantize", str(DEMO), "-o", out),
+        ("optimize", str(DEMO), "-o", out),
+    )
+    ran = subprocess.run(  # noqa: S603 - our own interpreter and text
+        [sys.executable, "-c", code, *map("|".join, verbs)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    gate, bench, *others = ran.stdout.splitlines()
+
+    assert (gate.split()[0], bench.split()[0]) == ("0", "0")
+    assert len(others) == 3
+    for said in others:
+        assert said.startswith("1 SystemExit o3ctl: this needs the package `onnx`, which the gateway itself")
+        assert said.rstrip().endswith("pip install 'o3-gateway[models]'")
