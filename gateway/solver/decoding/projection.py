@@ -168,7 +168,7 @@ def _all_without(cases: Sequence[Case], place: int) -> tuple[list[Case], str]:
         low, high = case.box[place]
         if reason and high - low < _FEW and len(found) + high - low + len(cases) - number <= _MOST_CASES:
             at = (
-                _narrowed([*case.box[:place], (v, v), *case.box[place + 1 :]], case.lines)
+                narrowed([*case.box[:place], (v, v), *case.box[place + 1 :]], case.lines)
                 for v in range(low, high + 1)
             )
             found += [_without(each, place)[0] for each in at if each is not None]
@@ -211,7 +211,7 @@ def _parts(condition: Condition) -> Iterable[Condition]:
 
 def _cases(allowed: Sequence[Spans], joint: Sequence[Condition]) -> tuple[list[Case], str]:
     """Boxes with lines that together say what all conditions say, or less, and why less."""
-    first = _narrowed(
+    first = narrowed(
         [(found[0][0], found[-1][1]) for found in allowed], [c for c in joint if isinstance(c, Line)]
     )
     cases = [] if first is None else [first]
@@ -235,7 +235,7 @@ def _divided(cases: Sequence[Case], condition: Condition) -> list[Case] | None:
         within = simplified(condition, box)
         mine = ways(within, _MOST_CASES, lambda each, box=box: least(each, box) <= each.limit)  # type: ignore[misc]
         for lines in mine if mine is not None else ():
-            each = _narrowed(list(box), (*case.lines, *lines))
+            each = narrowed(list(box), (*case.lines, *lines))
             if each is not None:
                 found[tuple(each.box), each.lines] = each
         if mine is None or len(found) > _MOST_CASES:
@@ -247,7 +247,7 @@ def _between(place: int, span: Span) -> Condition:
     return all_of((line({place: 1}, span[1]), line({place: -1}, -span[0])))
 
 
-def _narrowed(box: Box, lines: Iterable[Line]) -> Case | None:
+def narrowed(box: Box, lines: Iterable[Line]) -> Case | None:
     """A case without counts that one of its lines excludes, and without lines that then say nothing."""
     kept = [Line(*found) for found in _tightest(lines).items()]
     for _ in range(_ROUNDS):

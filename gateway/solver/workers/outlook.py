@@ -6,21 +6,18 @@ asked imports it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
-from math import ceil, floor
+from collections.abc import Sequence
 
 from gateway.core.guidance import Guidance, GuidanceCase, GuidanceLevel, Refusal
 from gateway.core.tag import TagId
-from gateway.solver.checking.boxes import choices
 from gateway.solver.checking.judge import Prepared
 from gateway.solver.checking.predict import Facts
 from gateway.solver.decoding.folding import Folding
 from gateway.solver.decoding.permitted_next import AtMost, Exactly, NotKnown, PermittedNext
 from gateway.solver.decoding.projection import Projection, projected
 from gateway.solver.decoding.settled import registers
+from gateway.solver.decoding.states import few_values, pinned
 from gateway.solver.language.affine import symbols
-from gateway.solver.rules.interval import SCALE, Box
 from gateway.solver.rules.ruleset import RuleSet
 
 _MOST_LINES = 2_000  # of guidance: some 2 ms of an engine's time
@@ -86,25 +83,15 @@ class Outlooks:
             self._foldings[key] = Folding(self._rules, self._prepared.plan, key)
         folding = self._foldings[key]
         common = self._prepared.known(facts)
-        several = self._several(facts, common)
+        several = few_values(self._rules, self._prepared.plan, facts, common)
         if not all(several.values()) or any(low > high for low, high in common.values()):
             return NotKnown("broken assumption: the premises cannot be met")
         conditions, why = folding.conditions(folding.state(facts, common, several))
         for refusal in refusals:
-            there, few = _at(refusal.witness, common, several)
+            there, few = pinned(refusal.witness, common, several)
             conditions += folding.conditions(folding.state(facts, there, few))[0]
         domains = [registers(self._rules.variables[tag]) for tag in key]
         return Outlook(key, projected(conditions, domains), why)
-
-    def _several(self, facts: Facts, common: Box) -> dict[str, tuple[int, ...]]:
-        """Symbols that have one of a few values, in units of 1 / `SCALE`."""
-        found: dict[str, tuple[int, ...]] = {}
-        for name, values in choices(self._rules, self._prepared.plan, facts, common).items():
-            if name in common:
-                whole = tuple(int(value * SCALE) for value in values)
-                if all(value * SCALE == one for value, one in zip(values, whole, strict=True)):
-                    found[name] = whole
-        return found
 
 
 class Guide:
@@ -157,20 +144,3 @@ def _alike(refusal: Refusal, prepared: Prepared, order: tuple[TagId, ...]) -> tu
     if not tags or not tags <= set(order):
         return refusal.block
     return tuple(count if tag in tags else None for tag, count in zip(order, refusal.block, strict=True))
-
-
-def _at(
-    witness: Mapping[str, Fraction], common: Box, several: Mapping[str, tuple[int, ...]]
-) -> tuple[Box, dict[str, tuple[int, ...]]]:
-    """The part of a state that a counterexample's assignment lies in, to the unit of 1 / `SCALE`."""
-    named = {f"x:{name[6:]}" if name.startswith("start:") else name: v for name, v in witness.items()}
-    there, few = dict(common), dict(several)
-    for name, value in named.items():
-        if name in there:
-            low, high = there[name]
-            inside = max(low, floor(value * SCALE)), min(high, ceil(value * SCALE))
-            if inside[0] <= inside[1]:
-                there[name] = inside
-        if name in few and value * SCALE in few[name]:
-            few[name] = (int(value * SCALE),)
-    return there, few
