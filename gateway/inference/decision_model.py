@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd, isfinite
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -27,13 +26,12 @@ from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.decoding.decode import OutputRange
 from gateway.inference.decoding.nbest import MOST_PROPOSALS
 from gateway.inference.kv.backend import ProviderTruth
-from gateway.inference.kv.ort_session import Provider
+from gateway.inference.kv.ort_session import Provider, device_of
 from gateway.inference.messages import Answer, Cycle, Propose
 from gateway.inference.serving.engine import Engine
 from gateway.inference.serving.serving import Size, make_engine
 
-Device = Literal["auto", "cpu", "cuda:0"]
-_PROVIDERS: dict[Device, Provider] = {"auto": "auto", "cpu": "cpu", "cuda:0": "cuda"}
+Device = str  # auto, cpu or cuda:N
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +84,23 @@ class DecisionModel:
     def from_bundle(
         cls, path: Path, device: Device = "auto", outputs: Mapping[str, OutputRange] | None = None
     ) -> DecisionModel:
-        """The model of a bundle folder; raises `InferenceError` with what is wrong and what to do."""
-        if device not in _PROVIDERS:
-            message = f"device `{device}` is not known: use one of {', '.join(_PROVIDERS)}"
+        """The model of a bundle folder; raises `InferenceError` with what is wrong and what to do.
+
+        `cuda:N` is that device or nothing: where the session runs on the processor after all, it is refused.
+        """
+        number = device.removeprefix("cuda:")
+        on_cuda = number != device and number.isascii() and number.isdigit()
+        if not on_cuda and device not in {"auto", "cpu"}:
+            message = f"device `{device}` is not known: use `auto`, `cpu`, or `cuda:0` for the first GPU"
             raise InferenceError(message)
-        return cls(load_any(path), _PROVIDERS[device], outputs)
+        made = cls(load_any(path), device, outputs)
+        if on_cuda and device_of(made.truth) != "cuda":
+            message = (
+                f"device `{device}` was asked for and the model runs on {made.truth.actual}: "
+                "look at its driver and cuDNN, or use `auto` or `cpu`"
+            )
+            raise InferenceError(message)
+        return made
 
     @property
     def truth(self) -> ProviderTruth:

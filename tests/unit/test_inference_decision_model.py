@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
+import onnxruntime
 import pytest
 
 from gateway.core.errors import InferenceError
@@ -13,9 +15,29 @@ from gateway.inference.training.clone import TankClone, engine_of
 from gateway.inference.training.tank import TANK
 from gateway.plantsim.tank import Measurement, Outputs
 from tests.unit.inference_demo import BUFFER_TANK
+from tests.unit.inference_exports import REGRESSOR
 
 TAGS = ("TK1.P101.SP", "TK1.H101.CMD", "TK1.M101.STAGE")
 IN_FORCE = {"TK1.P101.SP": 27.0, "TK1.H101.CMD": 1.0, "TK1.M101.STAGE": 1.0}
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+Providers = list[tuple[str, dict[str, str]]]
+
+
+@pytest.fixture
+def devices(monkeypatch: pytest.MonkeyPatch) -> list[Providers]:
+    """A runtime with three CUDA devices whose sessions run on the processor: what each was made with."""
+    made: list[Providers] = []
+    session = onnxruntime.InferenceSession
+
+    def recorded(path: str, options: onnxruntime.SessionOptions, providers: Providers) -> object:
+        made.append(providers)
+        return session(path, options, providers=[CPU])
+
+    present = [SimpleNamespace(ep_name=name) for name in (CPU, CUDA, CUDA, CUDA)]
+    monkeypatch.setattr(onnxruntime, "get_ep_devices", lambda: present)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", recorded)
+    return made
 
 
 def inputs(level: float = 2.0, inflow: float = 12.0, temperature: float = 45.0) -> dict[str, float]:
@@ -76,8 +98,49 @@ def test_it_says_where_it_runs_and_refuses_a_device_that_is_not_there() -> None:
     if model.truth.actual == "CPUExecutionProvider":
         with pytest.raises(InferenceError, match="no CUDA device is present"):
             DecisionModel.from_bundle(BUFFER_TANK, "cuda:0")
-    with pytest.raises(InferenceError, match="device `gpu` is not known: use one of auto, cpu, cuda:0"):
-        DecisionModel.from_bundle(BUFFER_TANK, "gpu")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda", "cuda:", "cuda:-1", "cuda:one", "CUDA:0", ""])
+def test_a_device_that_is_none_is_refused_with_those_there_are(device: str) -> None:
+    with pytest.raises(
+        InferenceError, match=f"device `{device}` is not known: use `auto`, `cpu`, or `cuda:0`"
+    ):
+        DecisionModel.from_bundle(BUFFER_TANK, device)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_number_of_a_device_reaches_the_provider(number: int, devices: list[Providers]) -> None:
+    """On a machine whose runtime knows three devices, and cannot use them."""
+    with pytest.raises(
+        InferenceError,
+        match=f"device `cuda:{number}` was asked for and the model runs on CPUExecutionProvider: look at",
+    ):
+        DecisionModel.from_bundle(BUFFER_TANK, f"cuda:{number}")
+
+    assert devices == [[(CUDA, {"device_id": str(number)}), (CPU, {})]]
+
+
+def test_a_stateless_model_is_asked_for_the_same_device(devices: list[Providers]) -> None:
+    with pytest.raises(InferenceError, match="device `cuda:2` was asked for"):
+        DecisionModel.from_bundle(REGRESSOR, "cuda:2")
+
+    assert devices == [[(CUDA, {"device_id": "2"}), (CPU, {})]]
+
+
+def test_auto_takes_the_first_device_and_says_where_it_runs(devices: list[Providers]) -> None:
+    truth = DecisionModel.from_bundle(BUFFER_TANK, "auto").truth
+
+    assert devices == [[(CUDA, {"device_id": "0"}), (CPU, {})]]
+    assert (truth.expected, truth.actual) == (CUDA, CPU)
+
+
+def test_a_device_beyond_the_last_is_refused_before_a_session_is_made(devices: list[Providers]) -> None:
+    with pytest.raises(
+        InferenceError, match=r"`cuda:3` was asked for but the devices present end with `cuda:2`"
+    ):
+        DecisionModel.from_bundle(BUFFER_TANK, "cuda:3")
+
+    assert devices == []
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None])
