@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.core.clock import SystemClock
+from gateway.solver.in_force import watcher
 from gateway.solver.in_force.watcher import (
     Content,
     FileGone,
@@ -177,3 +178,19 @@ def test_s24_an_empty_folder_in_the_place_of_one_that_held_no_readable_file_is_a
     folder.mkdir()
 
     assert reader.read(again=False) is None
+
+
+# An error of a network mount passes; the stamps of the file do not tell.
+def test_a_file_that_could_not_be_read_is_read_again_with_the_same_stamps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.json").write_text("{}")
+    reader = FolderReader(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(watcher, "read_file", lambda _path: watcher.unreadable("Input/output error"))
+        found = reader.read(again=False)
+        assert found is not None
+        assert found["a.json"].problem == "Input/output error"
+    found = reader.read(again=False)
+    assert found is not None
+    assert found["a.json"].data == b"{}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from gateway.solver.in_force.weakening import _weaker, implies, weakens
 from gateway.solver.language.affine import Affine, Atom, Every, Formula, Some
+from gateway.solver.modules.compile import compile_module
 from gateway.solver.rules.ruleset import RuleSet
-from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, module, rule_set
+from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, TAGS, module, rule_set
 from tests.unit.solver_heaters import TERMINAL, heaters
 from tests.unit.solver_small import rule, small
 
@@ -142,6 +144,23 @@ def test_s24_an_added_module_that_brings_an_assumption_the_others_lack_is_a_weak
     other = module(LOWER_LEVEL, ('"id": "lower-level-limit"', '"id": "other"'))
     assert "how fast `inflow` may move" in weakens(rule_set(bare), None, other)
     assert "has dynamics for `level`" in weakens(rule_set(LOWER), None, module(BUFFER_TANK))
+
+
+# Rules of others that had to hold wherever the level goes would hold where it is predicted to go.
+def test_s24_a_revision_that_brings_dynamics_for_what_others_judge_is_a_weakening() -> None:
+    tank = json.loads(BUFFER_TANK.read_text(encoding="utf-8"))
+    tank.pop("repair", None)
+    bare = {k: v for k, v in tank.items() if k in {"revision", "language", "step"}}
+    pump = {"id": "pump-limit", "kind": "standard", "require": "pump <= 100"}
+    old, new = (
+        compile_module(json.dumps({**document, "id": "pump", "revision": number}).encode(), "m.json", TAGS)
+        for number, document in (
+            (1, {**bare, "variables": {"pump": tank["variables"]["pump"]}, "constraints": [pump]}),
+            (2, {**tank, "constraints": [pump, *tank["constraints"]]}),
+        )
+    )
+    assert "it has dynamics for `level`" in weakens(rule_set(LOWER, old), old, new)
+    assert weakens(rule_set(old), old, new) == ""
 
 
 SEQUENCE = {

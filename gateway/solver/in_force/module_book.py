@@ -59,10 +59,10 @@ class ModuleBook:
     async def wait(self, name: str, waiting: Waiting, todo: str) -> None:
         """A change waits for a person, or for its proof."""
         known = self.waiting.get(name)
-        if known is not None and _same_change(known, waiting):
-            if waiting.by <= known.by or not known.by:
+        if known is not None and known.told_again_by(waiting):
+            waiting = known.joined(waiting)
+            if waiting == known:
                 return  # the folder tells again of what somebody asked for
-            waiting = replace(known, by=known.by | waiting.by)
         self.waiting[name] = waiting
         self.refused.pop(waiting.file, None)
         log.warning(
@@ -83,11 +83,13 @@ class ModuleBook:
         )
         await asyncio.to_thread(self.reports.write, report)
 
-    async def refuse(self, file: str, summary: str, problems: tuple[str, ...], todo: str = "") -> None:
-        """A file cannot be taken; the last good stays."""
+    async def refuse(
+        self, file: str, summary: str, problems: tuple[str, ...], todo: str = "", *, passing: bool = False
+    ) -> None:
+        """A file cannot be taken; the last good stays. `passing`: for no fault of the file."""
         now = self.clock.utc_ns()
         because = problems or (summary,)
-        self.refused[file] = Refusal(file, because, now)
+        self.refused[file] = Refusal(file, because, now, passing)
         log.error("module_refused", file=file, summary=summary, problems=because)
         name = self.sets.owner(file) or ""
         report = ModuleReport(kind="refused", file=file, at_ns=now, summary=summary, problems=problems)
@@ -137,12 +139,3 @@ class ModuleBook:
         name = held.module.id
         attempt = self.attempts.get(name, held.since_ns)
         return held_status(held, self.waiting.get(name), self.refused.get(held.file), attempt)
-
-
-def _same_change(known: Waiting, again: Waiting) -> bool:
-    """Whether the folder only repeats what waits already; then who made it and who approved it stay."""
-    if again.proving or (known.comparing and not again.comparing):
-        return False
-    if known.offer is None or again.offer is None:
-        return known.offer is again.offer
-    return known.offer.content == again.offer.content

@@ -12,6 +12,8 @@ from typing import Literal
 
 import structlog
 
+from gateway.core.durable import fresh_file
+
 log = structlog.get_logger().bind(component="registry")
 
 Kind = Literal["refused", "accepted", "pending"]
@@ -54,11 +56,11 @@ class ReportWriter:
         self._clear(report.file, keep=report.kind)
         stem = _stem(report.file)
         with _logged(report.file):
-            (self._beside / f"{stem}.{report.kind}.txt").write_text(report.text())
+            _replace(self._beside / f"{stem}.{report.kind}.txt", report.text())
         if report.kind != "accepted":
             with _logged(report.file):
                 self._state.mkdir(parents=True, exist_ok=True)
-                (self._state / f"{stem}.json").write_text(json.dumps(asdict(report), indent=1) + "\n")
+                _replace(self._state / f"{stem}.json", json.dumps(asdict(report), indent=1) + "\n")
 
     def clear(self, file: str) -> None:
         """The file is gone, and nothing is left to say of it."""
@@ -73,6 +75,17 @@ class ReportWriter:
         if keep in {None, "accepted"}:
             with _logged(file):
                 (self._state / f"{stem}.json").unlink(missing_ok=True)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put a text in the place of whatever bears the name: others may write into the folder.
+
+    A link is replaced and never followed, and nothing waits for a reader of a pipe. Raises `OSError`.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    with fresh_file(temporary, 0o644) as file:
+        file.write(text.encode(errors="backslashreplace"))
+    temporary.replace(path)
 
 
 def _stem(file: str) -> str:

@@ -107,6 +107,25 @@ class Waiting:
     file: str = ""
     signed_by: str = ""  # a trusted key whose signature stands for the second person (S24)
 
+    def same_change(self, other: Waiting) -> bool:
+        """Whether both would put the same bytes in force, or take the module out."""
+        if self.offer is None or other.offer is None:
+            return self.offer is other.offer
+        return self.offer.content == other.offer.content
+
+    def told_again_by(self, other: Waiting) -> bool:
+        """Whether `other` only repeats this change: then who made it and who approved it stay."""
+        if other.proving or (self.comparing and not other.comparing):
+            return False
+        return self.same_change(other)
+
+    def joined(self, again: Waiting) -> Waiting:
+        """This change as it was told again: perhaps by another account, or under another file's name."""
+        by = self.by | again.by if self.by else self.by
+        if again.file == self.file:
+            return self if by == self.by else replace(self, by=by)
+        return replace(self, by=by, offer=again.offer, file=again.file)
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -115,6 +134,7 @@ class Refusal:
     file: str
     because: tuple[str, ...]
     at_ns: int
+    passing: bool = False  # not by what it holds: it is tried again
 
 
 def told(error: ModuleRefusedError) -> tuple[str, ...]:

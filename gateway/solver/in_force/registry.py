@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from gateway.core.clock import Clock
-from gateway.core.errors import GatewayError, StorageError
+from gateway.core.errors import GatewayError, StorageError, WorkerLostError
 from gateway.core.override import Override
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.in_force.activation import Activation, KeptModule
@@ -20,6 +21,8 @@ from gateway.solver.in_force.module_book import ModuleBook
 from gateway.solver.in_force.module_reports import ReportWriter
 from gateway.solver.in_force.module_status import Held, ModuleStatus, Sets, Waiting, told
 from gateway.solver.in_force.override_book import OverrideBook, Record
+from gateway.solver.in_force.proving import Invariance, Proving
+from gateway.solver.in_force.put_off import PutOff
 from gateway.solver.in_force.staging import Compile, Staging
 from gateway.solver.in_force.watcher import FileGone, FolderChange
 from gateway.solver.modules.module import Module
@@ -29,16 +32,9 @@ log = structlog.get_logger().bind(component="registry")
 R = TypeVar("R")  # a rule set
 Assemble = Callable[[Sequence[Module], int, Sequence[Override]], R]  # with its generation; ModuleRefusedError
 Activate = Callable[[R, R | None], Awaitable[None]]  # in force, and with the shadow modules; GatewayError
+_NOT_TOGETHER = "the modules together cannot be put in force"
+_AGAIN = "nothing, should that pass: it is tried again every few seconds"
 Weaker = Callable[[R | None, Module | None, Module | None], str]  # set in force, old, new; why, or ""
-
-
-@dataclass(frozen=True, slots=True)
-class Invariance(Generic[R]):
-    """What is known of safe sets (S1), and whether it matters now."""
-
-    armed: Callable[[], bool]  # whether a decision point is
-    known: Callable[[R], bool]
-    prove: Callable[[R], Awaitable[str]]  # in the background; why it is not invariant, or ""
 
 
 @dataclass(slots=True)
@@ -70,17 +66,20 @@ class Registry(Generic[R]):
     book: ModuleBook = field(init=False)
     staging: Staging = field(init=False)
     overrides: OverrideBook = field(init=False)
-    _to_prove: asyncio.Queue[tuple[str, Waiting, R]] = field(default_factory=asyncio.Queue)
+    proving: Proving[R] = field(init=False)
+    _restored_set: R | None = None  # what was in force before the stop, until something is in force
+    put_off: PutOff = field(default_factory=PutOff)
 
     def __post_init__(self) -> None:
         self.book = ModuleBook(self.reports, self.clock)
         self.overrides = OverrideBook(self.record, self.clock)
+        self.proving = Proving(self.invariance, self.book, self.lock, self._proved)
         self.staging = Staging(
             folder=self.folder,
             activation=self.activation,
             book=self.book,
             compile=self.compile,
-            weakens=lambda old, new: self.weaker(self.rule_set, old, new),
+            weakens=lambda old, new: self.weaker(self.rule_set or self._restored_set, old, new),
             required=self.required,
             trial=self.trial,
         )
@@ -104,6 +103,9 @@ class Registry(Generic[R]):
             await asyncio.to_thread(self.activation.load)
             await self.overrides.restarted(self.activation.overrides)
             before = self.book.sets = await self._restore()
+            if before.active:
+                with contextlib.suppress(ModuleRefusedError):  # then one after the other is tried, below
+                    self._restored_set = await asyncio.to_thread(self._assembled, before, 0)
             changes = [*found, *self._missing(before)]
             sets = await self._staged(before, changes)
             try:
@@ -120,6 +122,7 @@ class Registry(Generic[R]):
     async def apply(self, changes: Sequence[FolderChange]) -> None:
         """Take certain changes of the folder; never raises for what a file holds."""
         async with self.lock:
+            self.put_off.forget(change.name for change in changes)
             await self._take_many(changes)
             await self.approve_signed()
             self._changed()
@@ -142,15 +145,16 @@ class Registry(Generic[R]):
             await self.carry_out(name, waiting)
 
     async def run(self) -> None:
-        """Prove what approved changes lead to and put them in force then; never ends by itself (S1)."""
-        while True:
-            name, waiting, rule_set = await self._to_prove.get()
-            if self.book.waiting.get(name) is not waiting:
-                continue
-            why = await self.invariance.prove(rule_set)
-            async with self.lock:
-                if self.book.waiting.get(name) is waiting:
-                    await self._proved(name, waiting, why)
+        """Prove what approved changes lead to, and try again what was put off; never ends by itself."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.proving.run(), name="prove-approved")
+            while True:
+                await self.put_off.due()
+                async with self.lock:
+                    changes = self.put_off.taken()
+                    log.info("changes_tried_again", files=[change.name for change in changes])
+                    await self._take_many(changes)
+                    await self.approve_signed()
                     self._changed()
 
     async def carry_out(self, name: str, waiting: Waiting) -> bool:
@@ -169,7 +173,7 @@ class Registry(Generic[R]):
                 await self.book.refuse(waiting.file, "the modules together do not fit", told(exc))
                 return False
             if not self.invariance.known(fresh):
-                await self._prove(name, waiting, fresh)
+                await self.proving.begin(name, waiting, fresh)
                 return True
         self.book.waiting.pop(name, None)
         back = {waiting.takes_back: ", ".join(sorted(waiting.by))} if waiting.takes_back else {}
@@ -189,9 +193,14 @@ class Registry(Generic[R]):
             return True
         try:
             await self._switch(sets, taken_back or {})
+        except ModuleRefusedError as exc:
+            await self.book.refuse(cause, _NOT_TOGETHER, told(exc))
+            return False
         except GatewayError as exc:
-            reasons = told(exc) if isinstance(exc, ModuleRefusedError) else (str(exc),)
-            await self.book.refuse(cause, "the modules together cannot be put in force", reasons)
+            passing = isinstance(exc, StorageError | WorkerLostError)
+            await self.book.refuse(
+                cause, _NOT_TOGETHER, (str(exc),), _AGAIN if passing else "", passing=passing
+            )
             return False
         await self._accept_new(before)
         return True
@@ -268,7 +277,9 @@ class Registry(Generic[R]):
         """One activation for many files; where some do not fit, halves, until the misfits are found."""
         if len(changes) <= 1:
             for change in changes:
-                await self.take(await self.staging.staged(self.sets, change), change.name)
+                taken = await self.take(await self.staging.staged(self.sets, change), change.name)
+                if not taken and self.book.refused[change.name].passing:
+                    self.put_off.note(change)
             return
         before = self.sets
         try:
@@ -290,20 +301,8 @@ class Registry(Generic[R]):
             if before.shadow.get(name) is not held:
                 await self.book.accept(held, shadow=True)
 
-    async def _prove(self, name: str, waiting: Waiting, fresh: R) -> None:
-        """The last good stays in force until the set a change leads to is proved invariant."""
-        proving = replace(
-            waiting,
-            proving=True,
-            comparing=False,  # a person approved it: what a comparison says changes nothing any more
-            because=f"{waiting.because}; approved, and in force once its safe set is proved invariant: "
-            "a decision point is armed",
-        )
-        await self.book.wait(name, proving, "wait for the proof; o3ctl runtime list says how it went")
-        self._to_prove.put_nowait((name, proving, fresh))
-        log.info("change_waits_for_its_proof", module=name)
-
     async def _proved(self, name: str, waiting: Waiting, why: str) -> None:
+        """What follows from the proof of an approved change. Call with the lock held."""
         if why and self.invariance.armed():
             self.book.waiting.pop(name, None)
             await self.book.refuse(
@@ -312,8 +311,9 @@ class Registry(Generic[R]):
                 (why,),
                 "mend the `safe_set` or the `backup`, or disarm the point and offer the change again",
             )
-            return
-        await self.carry_out(name, waiting)
+        else:
+            await self.carry_out(name, waiting)
+        self._changed()
 
     def _assembled(self, sets: Sets, generation: int) -> R:
         modules = [sets.active[name].module for name in sorted(sets.active)]

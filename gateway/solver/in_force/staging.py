@@ -133,9 +133,12 @@ class Staging:
             sets = sets.without_shadow(shadow)
         name = sets.owner(file)
         if name is None:
-            for offered in [n for n, w in self.book.waiting.items() if w.file == file]:
-                if offered not in sets.active:
-                    self.book.waiting.pop(offered)
+            await self.book.forget(file)
+            name = self._no_longer_offered(sets, file)
+            if name is None:
+                return sets
+            file = sets.active[name].file
+        elif self._offered_elsewhere(name, file):
             await self.book.forget(file)
             return sets
         self.book.tried(name)
@@ -153,14 +156,29 @@ class Staging:
                 assert_never(verdict)
         return sets
 
+    def _offered_elsewhere(self, name: str, file: str) -> bool:
+        """Whether a file was renamed and changed: what waits under the new name stands for the module."""
+        waits = self.book.waiting.get(name)
+        return waits is not None and waits.offer is not None and waits.file != file
+
+    def _no_longer_offered(self, sets: Sets, file: str) -> str | None:
+        """Forget what waits from a file that is gone; the module in force that is left without a file."""
+        alone = None
+        for name in [n for n, w in self.book.waiting.items() if w.file == file]:
+            self.book.waiting.pop(name)
+            held = sets.active.get(name)
+            if held is not None and not (self.folder / held.file).exists():
+                alone = name
+        return alone
+
     async def _with_file(self, sets: Sets, change: FileSettled) -> Sets:
         file, data = change.name, change.content.data
         owner = sets.owner(file)
         if owner is not None:
             self.book.tried(owner)
-            waits = self.book.waiting.get(owner)
-            if waits is not None and not _repeats(waits, change):
-                self.book.waiting.pop(owner)  # the file says something else now
+        for name, waits in list(self.book.waiting.items()):
+            if (name == owner or waits.file == file) and not _repeats(waits, change):
+                self.book.waiting.pop(name)  # the file says something else now
         if change.content.problem:
             todo = "put a module file there that the gateway's account may read, or take it out"
             await self.book.refuse(file, "the file cannot be read", (change.content.problem,), todo)
@@ -176,6 +194,8 @@ class Staging:
                 file, because, (), f"put `{owner}` back and give the new module its own file"
             )
             return sets
+        for other in [n for n, h in sets.shadow.items() if h.file == file and n != module.id]:
+            sets = sets.without_shadow(other)
         content = hashlib.sha256(data).hexdigest()
         new = Held(module, data, file, content, self.book.clock.utc_ns())
         if self._for_trial(sets, new):

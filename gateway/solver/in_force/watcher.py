@@ -161,7 +161,7 @@ class FolderReader:
             return unreadable(exc.strerror or str(exc))
         key = (stamps.st_ino, stamps.st_dev, stamps.st_size, stamps.st_mtime_ns, stamps.st_ctime_ns)
         known = self._known.get(name)
-        if known is not None and known[0] == key and not again:
+        if known is not None and known[0] == key and not again and not known[1].problem:
             return known[1]
         content = replace(read_file(path), owners=frozenset({link.st_uid, stamps.st_uid}))
         self._known[name] = (key, content)

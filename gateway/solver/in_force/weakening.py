@@ -39,7 +39,7 @@ def weakens(
     if old is None:
         return next(_premises_added(in_force, new), "") if in_force is not None else ""
     before, after = RuleSet.of([old], 0), RuleSet.of([new], 0)
-    why = next(_lost(before, after), "")
+    why = next(_lost(before, after), "") or next(_premises_added(in_force or before, new, old), "")
     if why or not (reworded := next(_reworded(before, after), "")):
         return why
     return Reworded(reworded) if unkept is None else unkept(old, new)
@@ -179,15 +179,19 @@ def _declared(variable: Variable) -> tuple[object, ...]:
     return variable.sort, variable.action, variable.unit, labels, variable.definition
 
 
-def _premises_added(in_force: RuleSet, new: Module) -> Iterator[str]:
-    """Assumptions an added module brings for tags that others judge without them (S3)."""
+def _premises_added(in_force: RuleSet, new: Module, old: Module | None = None) -> Iterator[str]:
+    """Assumptions a module brings for tags that others judge without them (S3).
+
+    Those it knew in its `old` revision are compared with that one.
+    """
+    told = frozenset(old.tags.values()) if old is not None else frozenset()
     if new.terminal and not in_force.terminal:
         yield "it has a terminal set, which no module in force has"
     if in_force.terminal and new.horizon > in_force.horizon:
         yield "its horizon is longer, so the backup has more time to reach the terminal set in force"
     for variable in new.variables.values():
         known = in_force.variables.get(variable.tag)
-        if known is None or known.action:
+        if known is None or known.action or variable.tag in told:
             continue
         if variable.max_rate is not None and known.max_rate is None:
             yield f"it says how fast `{variable.name}` may move, which no module in force does"
