@@ -14,6 +14,7 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplementedHere
 
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.bundle.tokenizer import Token
@@ -96,7 +97,10 @@ def products_in_8_bits() -> bool:
         graph = Graph(helper.make_model(one, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
         keep_in_blocks(graph, {"w": 8}, 32, products="in_8" if products == "in_8" else "float32")
         content = graph.model.SerializeToString()
-        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        try:
+            session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        except NotImplementedHere:
+            return False
         answers.append(session.run(None, {"x": x})[0])
     return off(answers[1], answers[0]) > 1e-4  # rounding alone is 1e-6
 

@@ -24,6 +24,12 @@ from gateway.inference.kv.rows import Row
 Provider = str  # auto, cpu, cuda (the first device) or cuda:N
 _POOL_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
 _FATAL = 4  # what fails is raised; a shape that an export declares otherwise is warned of with every answer
+_NO_OPERATOR = ("NOT_IMPLEMENTED", "is not a registered function/op")  # the runtime's words
+_OTHER_OPERATORS = (
+    "this runtime has not that operator here: install the one from the lock file, "
+    "or make the bundle by a recipe without it (`int8w` has none of its own)"
+)
+_AGAIN = "export it again, or copy the whole bundle"
 _NAMES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
@@ -244,5 +250,6 @@ def _open(model: Path, names: list[str], cuda: Mapping[str, str]) -> onnxruntime
     try:
         return onnxruntime.InferenceSession(str(model), options, providers=providers)
     except Exception as exc:  # the runtime raises its own types, some private, for a bad model
-        message = f"model `{model}` cannot be loaded ({exc}): export it again, or copy the whole bundle"
+        todo = _OTHER_OPERATORS if any(part in str(exc) for part in _NO_OPERATOR) else _AGAIN
+        message = f"model `{model}` cannot be loaded ({exc}): {todo}"
         raise InferenceError(message) from exc
