@@ -275,7 +275,8 @@ class DecisionPoint(Section):
     An output that a repair kept back goes on towards a proposal only with room for `release_margin` of its
     range to spare, until no repair has kept it back for `release_after` (S12). With `guided` the model
     decodes among what the rules in force can still permit; of its `n_best` proposals the first that is
-    permitted is taken, before one is repaired. The check is the same.
+    permitted is taken, before one is repaired. The check is the same. `repair` says where a repair is looked
+    for: on the way from the values in force to the proposal, or nearest to the proposal wherever it lies.
     """
 
     id: Name
@@ -295,6 +296,7 @@ class DecisionPoint(Section):
     release_margin: Annotated[Decimal, Field(ge=0, le=1)] = Decimal("0.1")
     release_after: Duration = 60.0
     repair_limit: RepairLimits | Literal["off"] = RepairLimits()
+    repair: Literal["segment", "nearest"] = "segment"
     guided: StrictBool = False
     n_best: Annotated[StrictInt, Field(ge=1, le=8)] = 1
     binding_sheet: FileBeside | None = None

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import NewType
+from typing import Literal, NewType
 
 from gateway.core.clock import Deadline
 from gateway.core.guidance import Decoding
@@ -16,6 +16,7 @@ from gateway.core.tag import TagId, TagValue
 
 DecisionId = NewType("DecisionId", str)
 PointId = NewType("PointId", str)
+RepairWay = Literal["segment", "nearest"]
 
 
 class Mode(enum.Enum):
@@ -139,10 +140,14 @@ class Permitted:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The proposal was not permitted; these register values, the nearest found, are."""
+    """The proposal was not permitted; these register values, the nearest found, are.
+
+    `said` tells a repair that may leave the way to the values in force: asked, permitted, while, because.
+    """
 
     setpoints: tuple[RegisterValue, ...]
     counterexample: Counterexample
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +234,8 @@ class CheckRequest:
     `held_s` is how long an output has had its present value, 0 when unknown (S23).
     `hold_s` is how long the proposal may act before the next decision can replace it; `effect_delay_s` how
     long after acquisition it may take until it acts (deadline + write delay + scan, S4).
+    `repair` is where a repair is looked for: between the values in force and the proposal, or nearest to the
+    proposal wherever it lies (S12).
     """
 
     decision: DecisionId
@@ -244,6 +251,7 @@ class CheckRequest:
     effect_delay_s: float
     may_repair: bool = True
     restraint: Restraint = UNRESTRAINED
+    repair: RepairWay = "segment"
 
 
 _ULPS = 1e-14  # more than the rounding of one line between two corners

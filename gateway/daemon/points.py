@@ -61,6 +61,7 @@ def point_settings(config: GatewayConfig, point: DecisionPoint) -> PointSettings
         release_margin=Fraction(point.release_margin),
         release_after_s=point.release_after,
         repair_limit=None if point.repair_limit == "off" else _repair_limit(point.repair_limit),
+        repair=point.repair,
         guided=point.guided,
         n_best=point.n_best,
     )

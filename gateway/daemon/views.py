@@ -146,7 +146,9 @@ def rejected_view(point: str, requested_by: str, reason: str, at_ns: int, mode: 
 
 def _explained(record: DecisionRecord) -> tuple[Counterexample | None, str]:
     match record.outcome:
-        case Repaired(_, counterexample) | Refused(counterexample):
+        case Repaired(_, counterexample, said):
+            return counterexample, said
+        case Refused(counterexample):
             return counterexample, ""
         case Undetermined(reason) | Rejected(reason) | Permitted(_, reason):
             return None, reason

@@ -299,6 +299,7 @@ def _check_request(
         effect_delay_s=point.settings.effect_delay_s,
         may_repair=may_repair,
         restraint=UNRESTRAINED if fallback else _restraint(work, taken_at),
+        repair=point.settings.repair,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gateway.core.decision import Mode, PointId, RegisterValue, RequestClass
+from gateway.core.decision import Mode, PointId, RegisterValue, RepairWay, RequestClass
 from gateway.core.ports import InForce, Proposer, SetpointSink, StateSet
 from gateway.core.residual import Residual
 from gateway.core.tag import TagId
@@ -44,6 +44,7 @@ class PointSettings:
     release_margin: Fraction = Fraction(1, 10)  # share of an output's range
     release_after_s: float = 60.0
     repair_limit: RepairLimit | None = None
+    repair: RepairWay = "segment"
     guided: bool = False  # the model decodes among what the rules in force can still permit
     n_best: int = 1  # proposals of the model that are looked at before one is repaired
 

@@ -232,6 +232,7 @@ def checked(result: CheckResult, state: StateSet | None) -> Checked:
             setpoints, reason = result.verdict.setpoints, result.verdict.kept_back
         case Repaired():
             setpoints, counterexample = result.verdict.setpoints, result.verdict.counterexample
+            reason = result.verdict.said
         case Refused():
             counterexample = result.verdict.counterexample
         case Undetermined():
@@ -333,7 +334,7 @@ def _verdict(found: Checked) -> Verdict:
     if found.verdict == "Permitted":
         return Permitted(found.setpoints, found.reason)
     if found.verdict == "Repaired" and found.counterexample is not None:
-        return Repaired(found.setpoints, found.counterexample)
+        return Repaired(found.setpoints, found.counterexample, found.reason)
     if found.verdict == "Refused" and found.counterexample is not None:
         return Refused(found.counterexample)
     return Undetermined(found.reason)

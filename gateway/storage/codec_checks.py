@@ -81,6 +81,7 @@ def _request_to_plain(request: CheckRequest) -> dict[str, Any]:
         "effect_delay_s": repr(float(request.effect_delay_s)),
         "may_repair": request.may_repair,
         "restraint": None if request.restraint == UNRESTRAINED else _restraint_to_plain(request.restraint),
+        **({} if request.repair == "segment" else {"repair": request.repair}),
     }
 
 
@@ -120,6 +121,7 @@ def _examination(record: DecisionRecord, plain: Mapping[str, Any]) -> Examinatio
         effect_delay_s=float(plain["effect_delay_s"]),
         may_repair=plain["may_repair"],
         restraint=_restraint_from_plain(plain.get("restraint")),
+        repair=plain.get("repair", "segment"),
     )
     return Examination(request=request, result=_result(record, plain["result"]))
 

@@ -114,9 +114,11 @@ def outcome_to_plain(outcome: Outcome) -> dict[str, Any]:
             plain["setpoints"] = registers_to_plain(setpoints)
             if kept_back:
                 plain["kept_back"] = kept_back
-        case Repaired(setpoints, counterexample):
+        case Repaired(setpoints, counterexample, said):
             plain["setpoints"] = registers_to_plain(setpoints)
             plain["counterexample"] = counterexample_to_plain(counterexample)
+            if said:
+                plain["said"] = said
         case Refused(counterexample):
             plain["counterexample"] = counterexample_to_plain(counterexample)
         case Undetermined(reason) | Rejected(reason):
@@ -133,7 +135,7 @@ def outcome_from_plain(plain: Mapping[str, Any]) -> Outcome:
             return Permitted(registers_from_plain(plain["setpoints"]), plain.get("kept_back", ""))
         case "repaired":
             found = counterexample_from_plain(plain["counterexample"])
-            return Repaired(registers_from_plain(plain["setpoints"]), found)
+            return Repaired(registers_from_plain(plain["setpoints"]), found, plain.get("said", ""))
         case "refused":
             return Refused(counterexample_from_plain(plain["counterexample"]))
         case "undetermined":

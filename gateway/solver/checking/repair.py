@@ -62,6 +62,20 @@ def released(
     return None
 
 
+def between(
+    rules: RuleSet, prepared: Prepared, facts: Facts, proven: Registers, wanted: Registers
+) -> Registers | None:
+    """The point nearest to `wanted` on the way from a permitted one that the interval pass permits.
+
+    None where they differ in more than reals, or nothing but the permitted one itself is.
+    """
+    if any(proven[v.tag].raw != wanted[v.tag].raw for v in rules.actions if v.sort != "real"):
+        return None
+    way = _Way(rules, prepared, facts, wanted, {}, {tag: at.value for tag, at in proven.items()})
+    best = way.farthest()
+    return way.point(best) if best else None
+
+
 def _found(
     rules: RuleSet, prepared: Prepared, facts: Facts, wanted: Registers, spare: Mapping[TagId, Fraction]
 ) -> Iterator[Registers]:
@@ -131,7 +145,9 @@ def _on_segment(
 
 
 class _Way:
-    """The way from the values in force to `wanted`, a part for each count of the output that moves most.
+    """The way from the values in force, or another point, to `wanted`.
+
+    It has a part for each count of the output that moves most.
 
     Every rule's slack is concave along the way (where it has no alternatives), so its slope says on which
     side of a violated point it can still hold, and mostly straight, so that two points tell where it ends.
@@ -145,9 +161,12 @@ class _Way:
         facts: Facts,
         wanted: Registers,
         spare: Mapping[TagId, Fraction],
+        start: Mapping[TagId, Fraction] | None = None,
     ) -> None:
+        """`start`: where the way begins in place of the values in force."""
         self._prepared, self._facts, self._wanted, self._spare = prepared, facts, wanted, spare
-        self._outputs = [_Output.of(v, facts, wanted) for v in rules.actions if v.sort == "real"]
+        begins = start if start is not None else {v.tag: facts.old[v.tag][0] for v in rules.actions}
+        self._outputs = [_Output.of(v, begins[v.tag], wanted) for v in rules.actions if v.sort == "real"]
         moved = [abs(wanted[o.variable.tag].raw - round(o.start)) for o in self._outputs]
         self.parts = max(moved, default=0)
         self._stride = -(-self.parts // min((n for n in moved if n), default=1))  # every output moves a count
@@ -260,8 +279,8 @@ class _Output:
     upward: bool  # a point between two registers goes to the upper one, as the way began there
 
     @staticmethod
-    def of(variable: Variable, facts: Facts, wanted: Registers) -> _Output:
-        definition, (first, *_) = variable.definition, facts.old[variable.tag]
+    def of(variable: Variable, first: Fraction, wanted: Registers) -> _Output:
+        definition = variable.definition
         register = wanted[variable.tag]
         upward = (first >= register.value) == (definition.scale > 0)
         return _Output(variable, (first - definition.offset) / definition.scale, register.raw, upward)

@@ -34,6 +34,7 @@ from gateway.solver.decoding.permitted_next import NotKnown, PermittedNext
 from gateway.solver.rules.ruleset import RuleSet
 
 if TYPE_CHECKING:
+    from gateway.solver.repairing.nearest import Nearest
     from gateway.solver.workers.outlook import Guide
 
 _MILLI = 1000
@@ -59,6 +60,7 @@ class Checks:
         self._judge = Judge(rules, budget or Budget(), shelf)
         self._bands = Bands(rules)
         self._guide: Guide | None = None
+        self._nearest: Nearest | None = None
         self._ready: _Ready | None = None
 
     def warm(self, hold_s: float, effect_delay_s: float) -> None:
@@ -139,6 +141,14 @@ class Checks:
             self._guide = Guide(self.rules)
         return self._guide
 
+    def _repairing(self) -> Nearest:
+        """Made for the first whose repairs may leave the way to the values in force."""
+        if self._nearest is None:
+            from gateway.solver.repairing.nearest import Nearest  # noqa: PLC0415  # see `_guiding`
+
+            self._nearest = Nearest(self.rules)
+        return self._nearest
+
     def _governs(self, order: Sequence[TagId]) -> bool:
         """Whether an order names every output of the rule set once."""
         return sorted(order) == sorted(v.tag for v in self.rules.actions)
@@ -148,6 +158,8 @@ class Checks:
         ready = self._read(request)
         if not ready.facts.past.missing:  # else nothing is judged on them
             ready.prepared.stage(ready.facts)
+            if request.repair == "nearest":
+                self._repairing().warm(ready.prepared)
         return ready
 
     def _read(self, request: CheckRequest) -> _Ready:
@@ -209,6 +221,8 @@ class Checks:
         if judged.permitted:
             return self._moved_enough(prepared, facts, request, proposal, judged)
         counterexample = judged.violated[0].counterexample()
+        if request.may_repair and request.repair == "nearest":
+            return self._nearest_to(prepared, facts, request, proposal, judged, late)
         if request.may_repair:
             for candidate in repair.candidates(self.rules, prepared, facts, proposal, request.restraint):
                 if late():
@@ -218,6 +232,40 @@ class Checks:
                     verdict = Repaired(candidate.values, counterexample)
                     return self._result(request, verdict, judged.findings, proposal=candidate)
         return self._result(request, Refused(counterexample), judged.findings)
+
+    def _nearest_to(
+        self,
+        prepared: Prepared,
+        facts: Facts,
+        request: CheckRequest,
+        proposal: Proposal,
+        judged: Judgement,
+        late: Callable[[], bool],
+    ) -> CheckResult:
+        """Repaired wherever that is nearest; undetermined where search and judge contradict each other."""
+        from gateway.solver.repairing.nearest import Disagreed, Question  # noqa: PLC0415  # see `_guiding`
+        from gateway.solver.repairing.words import told  # noqa: PLC0415  # see `_guiding`
+
+        worst = judged.violated[0]
+        found = self._repairing().repaired(
+            Question(
+                prepared=prepared,
+                facts=facts,
+                proposal=proposal,
+                restraint=request.restraint,
+                refused=judged,
+                judge=lambda one: self._judge.judge(prepared, facts, _values(one)),
+                late=late,
+            )
+        )
+        match found:
+            case None:
+                return self._result(request, Refused(worst.counterexample()), judged.findings)
+            case Disagreed(reason):
+                return self._result(request, Undetermined(reason), judged.findings)
+        said = told(self.rules, request.inputs, proposal, found, worst.finding)
+        verdict = Repaired(found.values, worst.counterexample(), said)
+        return self._result(request, verdict, judged.findings, proposal=found)
 
     def _permitted(
         self, prepared: Prepared, facts: Facts, request: CheckRequest, wanted: Proposal, judged: Judgement

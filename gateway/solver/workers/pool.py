@@ -72,12 +72,14 @@ class CheckerPool:
         memory_bytes: int = CHECKER_BYTES,
         *,
         guided: bool = False,
+        nearest: bool = False,
     ) -> None:
         """`warm` lists the (hold, effect delay) pairs whose plans are built at load, before a check asks.
 
-        `guided`: it will be asked what may come next, too.
+        `guided`: it will be asked what may come next, too; `nearest`: for repairs off the way as well.
         """
         self._arguments = ("--memory-bytes", str(memory_bytes), *["--guided"] * guided)
+        self._arguments += ("--nearest",) * nearest
         self._clock = clock if clock is not None else SystemClock()
         self._count = max(1, workers)
         self._warm = dict.fromkeys(warm)

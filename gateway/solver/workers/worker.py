@@ -277,9 +277,12 @@ def main() -> None:
     parser.add_argument("--socket-fd", type=int, required=True)
     parser.add_argument("--memory-bytes", type=int, default=0, help="bound of private memory; 0: none")
     parser.add_argument("--guided", action="store_true", help="get ready for questions what may come next")
+    parser.add_argument("--nearest", action="store_true", help="get ready for repairs wherever is nearest")
     given = parser.parse_args()
     if given.guided:
         importlib.import_module("gateway.solver.workers.outlook")  # else the first who asks waits for it
+    if given.nearest:
+        importlib.import_module("gateway.solver.repairing.nearest")
     if given.memory_bytes:  # Z3's own bound does not count everything; the kernel's does
         resource.setrlimit(resource.RLIMIT_DATA, (given.memory_bytes, given.memory_bytes))
     with socket.socket(fileno=given.socket_fd) as sock:

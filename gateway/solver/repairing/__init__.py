@@ -1,0 +1,1 @@
+"""The permitted register values nearest to a proposal, wherever they lie (S12)."""
