@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from gateway.protocols.modbus.block import crc16
+from gateway.protocols.modbus.block import crc16, is_later
 
 
 @dataclass(slots=True)
@@ -173,7 +173,10 @@ class PeerPlc:
         words = tuple(unit.holding[a] for a in range(100, 109))
         reject = self._reject(words)
         in_control = bool(unit.input[1] & 2) and words[4] == 1 and not self.local
-        if not reject and words[0] != self.accepted:
+        new = words[0] != self.accepted
+        if not reject and new and not is_later(words[0], self.accepted):
+            reject = 8
+        if not reject and new:
             self.accepted = words[0]
             self.accepted_blocks.append(words)
             unit.input[4], unit.input[5], unit.input[6] = words[5] + self.distort, words[6], words[7]

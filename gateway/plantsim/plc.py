@@ -28,6 +28,7 @@ LONGEST_STEP_S = 1.0  # a plant stopped for longer stood still for the rest
 _SUBSTEP_S = 0.1
 _LEAK_M_S = 0.0001  # of a count of the panel
 _SCAN_FAULT_S = 0.5
+_HALF_CIRCLE = 0x8000
 _LOWEST_TEMPERATURE_C = 18.0  # coldest feed and coldest air: the tank cannot be colder
 _HIGHEST_TEMPERATURE_C = 100.0
 
@@ -88,6 +89,7 @@ class Reject(IntEnum):
     RANGE = 5
     CONTROL_CLEAR = 6
     LEASE_STOOD = 7  # in fallback only: the lease word did not move since it ran out
+    NOT_LATER = 8  # an old block, come late or sent again (S20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,11 @@ def block_checksum(words: Sequence[int]) -> int:
         for _ in range(8):
             crc = (crc >> 1) ^ 0xA001 if crc & 1 else crc >> 1
     return crc
+
+
+def is_later(sequence: int, than: int) -> bool:
+    """Ahead by less than half of the circle of 16 bits: a wrap is later, an old block is not."""
+    return 0 < (sequence - than) & 0xFFFF < _HALF_CIRCLE
 
 
 class SoftPlc:
@@ -214,7 +221,9 @@ class SoftPlc:
         moved = block[Block.LEASE] != self._lease_word
         reject = self._judge(block)
         if reject is Reject.NONE and new:
-            if self._steps_too_far(block):
+            if not is_later(block[Block.SEQUENCE], self._accepted):
+                reject = Reject.NOT_LATER
+            elif self._steps_too_far(block):
                 reject = Reject.RANGE
             elif not self._in_control and not moved:
                 reject = Reject.LEASE_STOOD

@@ -21,7 +21,7 @@ from gateway.plantsim.tank import TankState
 SOURCE = Path(__file__).parents[2] / "packaging" / "plc" / "O3_Guard.st"
 _WORDS = {"AND": "&", "OR": "|", "XOR": "^", "NOT": "not", "TRUE": "True", "FALSE": "False"}
 _DEFAULTS = {"BOOL": False, "REAL": 0.0}
-_CASTS = ("UINT_TO_WORD", "WORD_TO_UINT", "BOOL_TO_UINT")
+_CASTS = ("UINT_TO_WORD", "WORD_TO_UINT", "BOOL_TO_UINT", "UINT_TO_UDINT")
 
 
 def expression(text: str) -> str:
@@ -121,7 +121,7 @@ def test_both_checksums_agree(words: list[int]) -> None:
 
 ODDITIES: list[dict[str, int]] = [
     {},
-    {"advance": 0},
+    *({"advance": 0}, {"advance": -1}, {"advance": -9}, {"advance": 32767}, {"advance": 32768}),
     *({"owner": 2}, {"epoch": 2}, {"valid": 0}, {"valid": 2}, {"spoil": 1}),
     *({"pump": 1001}, {"pump": 0}, {"heater": 2}, {"mixer": 4}),
 ]
@@ -154,7 +154,7 @@ def apply(plc: SoftPlc, event: Event) -> int:
     match event:
         case ("write", dict() as fields):
             advance, *words, spoil = fields.values()
-            words.insert(0, plc.inputs[2] + advance)
+            words.insert(0, (plc.inputs[2] + advance) & 0xFFFF)
             plc.block[:] = [*words, block_checksum(words) ^ spoil]
         case ("wait", int(wait_ms)):
             return wait_ms

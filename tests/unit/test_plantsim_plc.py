@@ -111,6 +111,27 @@ def test_a_repeated_sequence_is_not_copied_again() -> None:
     assert scan.in_control
 
 
+# S20: what comes late was sent before something newer; neither its values nor its lease count.
+@pytest.mark.parametrize("old", [19, 1, 0, 65535, 20 + 0x8000])
+def test_an_older_sequence_is_refused_and_renews_no_lease(old: int) -> None:
+    rig = Rig()
+    rig.write(block(20))
+    rig.scan(2.5)
+    scan = rig.write(block(old, lease=2, pump=900))
+    assert (scan.reject, scan.sequence) == (Reject.NOT_LATER, 20)
+    assert scan.working.pump_pct == 45.0
+    assert not rig.scan(0.6).in_control
+
+
+@pytest.mark.parametrize(("before", "after"), [(65535, 1), (65535, 0), (65000, 300), (1, 0x8000)])
+def test_a_sequence_that_has_wrapped_is_a_later_one(before: int, after: int) -> None:
+    rig = Rig()
+    for sequence in sorted({min(before, 0x6000), min(before, 0xC000), before}):
+        rig.write(block(sequence, lease=sequence))
+    assert rig.plc.inputs[2] == before
+    assert rig.write(block(after, lease=after, pump=900)).working.pump_pct == 90.0
+
+
 def test_the_lease_runs_out_after_three_seconds_and_the_fallback_takes_over() -> None:
     rig = Rig(level_m=2.5)
     rig.write(block(1, pump=450))

@@ -1,7 +1,7 @@
 """The hand-over block: what its words mean, and what the PLC's answer to one says. Pure.
 
 In registers, from `block_address`: sequence, owner, epoch, lease, control valid, the outputs, checksum.
-The PLC copies all outputs in one scan when the checksum is right and the sequence is new (S18).
+The PLC copies all outputs in one scan when the checksum is right and the sequence is a later one (S18, S20).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ REJECTIONS = {
     5: "a value is out of the PLC's range",
     6: "control valid was clear",
     7: "the lease word has not moved since the lease ran out",
+    8: "its sequence is not later than the one accepted last",
 }
 
 
@@ -128,6 +129,11 @@ def crc16(data: bytes) -> int:
 def successor(word: int) -> int:
     """The next sequence or lease word; 0 is left out, a PLC starts with it."""
     return word % 0xFFFF + 1
+
+
+def is_later(sequence: int, than: int) -> bool:
+    """Whether a PLC takes it for a later one: ahead by less than half of the circle, so it may wrap."""
+    return 0 < (sequence - than) & 0xFFFF < _SIGN
 
 
 def compose(head: BlockHead, outputs: Sequence[int]) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from gateway.protocols.modbus.block import (
     PlcAnswer,
     compose,
     difference,
+    is_later,
     outputs_of,
     parse_answer,
     parse_head,
@@ -262,9 +263,9 @@ class HandOver:
         return _Position(session, answer.accepted, parse_head(block.words).lease)
 
     def _fresh_sequence(self, accepted: int) -> int:
-        """A sequence neither we nor, as far as it reports, the PLC used last."""
+        """The one after our last, or after the PLC's: it may have begun anew, or taken another's."""
         fresh = successor(accepted if self._last_sequence is None else self._last_sequence)
-        return successor(fresh) if fresh == accepted else fresh
+        return fresh if is_later(fresh, accepted) else successor(accepted)
 
     def _link(self) -> ModbusLink:
         link = self._source.link
