@@ -60,10 +60,14 @@ def test_a_table_says_of_each_group_what_its_formulas_say_alone() -> None:
     rules = rule_set(Family(rules=50, horizon=1, products=True))
     plan = condense(rules, millis_up(DELAY_S), millis_up(HOLD_S))
     groups = [[scaled(d.formula) for d in plan.duties if d.rule == index] for index in range(len(plan.rules))]
+    fixed = Boxes(rules, plan).fixed()
     table, chance = Table(groups), random.Random(8)  # noqa: S311  a repeatable sample
+    shorter = Table(groups, fixed)
+    assert {name.partition(":")[2] for name in fixed} == rules.disturbances.keys()
     for _ in range(30):
         ends = {n: sorted(chance.randrange(-9 * SCALE, 99 * SCALE) for _ in range(2)) for n in plan.symbols}
-        within = {name: (low, high) for name, (low, high) in ends.items()}
+        within = {name: (low, high) for name, (low, high) in ends.items()} | fixed
+        assert shorter.nearest(within) == table.nearest(within)
         for group, least in zip(groups, table.least(within), strict=True):
             alone = [formula.slack(within) for formula in group]
             assert least is not None

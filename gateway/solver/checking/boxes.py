@@ -37,6 +37,11 @@ class Boxes:
             found.update((name, course[name]) for name in wanted if name not in found)
         return found
 
+    def fixed(self) -> dict[str, Ends]:
+        """Those that are the same in every box: what may always act."""
+        named = ((name, name.partition(":")[2]) for name in self._finds if name[0] == "d")
+        return {name: outward(*self._rules.disturbances[rest]) for name, rest in named}
+
     def _found(self, name: str) -> _Finds:  # noqa: C901, PLR0911, PLR0912  one return for each kind of symbol
         kind, _, rest = name.partition(":")
         tag = TagId(rest)

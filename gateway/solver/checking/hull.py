@@ -23,6 +23,7 @@ from gateway.solver.rules.interval import SCALE, Box
 from gateway.solver.rules.ruleset import RuleSet
 
 _LONGEST_FACTOR = 2**30  # Z3 keeps whole numbers of 32 bits in place
+_FEW = 3  # rules
 _ROOM = 4  # times the declared range: beyond it the hull does not speak
 _UNDECLARED = 2**20  # where no range is declared
 
@@ -94,6 +95,9 @@ class Hull:
 
     def keeps(self, rules: Collection[int]) -> bool:
         """True when none of `rules` that it has can be violated under the premises; False says nothing."""
+        if len(rules) <= _FEW:  # one by one: what is not asked about need not be looked at
+            goals = [self._goals[index] for index in rules if index in self._goals]
+            return all(asked(self._solver, [goal]) is Answer.UNSAT for goal in goals)
         others = [goal for index, goal in self._others.items() if index not in rules]
         return asked(self._solver, [self._any, *others]) is Answer.UNSAT
 

@@ -72,12 +72,12 @@ class Worst(NamedTuple):
 class _Part:
     """Some duties of some rules. Slacks are in units of 1 / `unit`, a multiple of every formula's own."""
 
-    def __init__(self, duties: Mapping[int, list[tuple[Duty, Scaled]]], unit: int) -> None:
-        self._duties, self._unit = duties, unit
+    def __init__(self, duties: Mapping[int, list[tuple[Duty, Scaled]]], unit: int, fixed: Box) -> None:
+        self._duties, self._unit, self._ends = duties, unit, fixed
 
     @cached_property
     def _table(self) -> Table:
-        return _table(list(self._duties.values()))
+        return _table(list(self._duties.values()), self._ends)
 
     def slacks(self, within: Box) -> dict[int, int]:
         """By rule, its least slack."""
@@ -126,7 +126,8 @@ class Prepared:
         for duty in self.plan.duties:
             mine = self._duties[duty.rule]
             mine.append((duty, parts[duty.rule].scaled[len(mine)]))
-        self._table = _table(self._duties)
+        always = self._boxes.fixed()
+        self._table = _table(self._duties, always)
         self.unit = lcm(1, *(formula.unit for duties in self._duties for _, formula in duties))
         self._units = [[(f.unit, self.unit // f.unit) for _, f in duties] for duties in self._duties]
         self.timed = frozenset(
@@ -149,9 +150,9 @@ class Prepared:
                         of_the_state.setdefault(index, []).append((duty, formula))
                 else:
                     fixed.append((duty, formula))
-        self.movable = _Part(movable, self.unit)  # critical and standard rules, as far as a proposal counts
-        self.of_the_state = _Part(of_the_state, self.unit)  # those of them about the plant's state as well
-        self._fixed = _table([fixed])
+        self.movable = _Part(movable, self.unit, always)  # critical and standard, where a proposal counts
+        self.of_the_state = _Part(of_the_state, self.unit, always)  # of them those about the state as well
+        self._fixed = _table([fixed], always)
 
     def box(self, facts: Facts, new: Mapping[TagId, Fraction]) -> dict[str, tuple[int, int]]:
         """The premises of one proposal."""
@@ -345,8 +346,8 @@ class Judge:
         return finding, Shown(finding, described(self.rules, rule, point, start, prepared.plan, duty)), ""
 
 
-def _table(duties: Iterable[list[tuple[Duty, Scaled]]]) -> Table:
-    return Table([[formula for _, formula in mine] for mine in duties])
+def _table(duties: Iterable[list[tuple[Duty, Scaled]]], fixed: Box) -> Table:
+    return Table([[formula for _, formula in mine] for mine in duties], fixed)
 
 
 def _telling(shown: Shown) -> tuple[bool, bool, Fraction]:

@@ -34,6 +34,7 @@ class _Block(NamedTuple):
 
 Nearest = tuple[int, int, int]  # a formula's number, its slack, and the row that decides it, -1 for none
 _Ends = Callable[[Sequence[int]], tuple[int, ...]]
+_NOTHING: Box = {}
 
 
 class Table:
@@ -43,10 +44,14 @@ class Table:
     is in the unit of its group while it is compared.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Scaled]]) -> None:
-        """A group's formulas may differ in unit; an empty group has no slack."""
+    def __init__(self, groups: Sequence[Sequence[Scaled]], fixed: Box = _NOTHING) -> None:
+        """A group's formulas may differ in unit; an empty group has no slack.
+
+        `fixed`: symbols whose ends are these in every box that will be asked about.
+        """
+        self._fixed = fixed
         used = {name for group in groups for formula in group for name in formula.symbols}
-        self._names = sorted(used)
+        self._names = sorted(used - fixed.keys())
         self._at = {name: 2 * k for k, name in enumerate(self._names)}
         self._sums: list[tuple[tuple[int, ...], _Ends]] = []  # factors, and the ends that make it greatest
         self._sum_of: dict[tuple[tuple[str, int], ...], int] = {}
@@ -121,23 +126,30 @@ class Table:
                 self._products.append((len(self.rows), row, factor))
                 self._plain.append((-1, 0, 0))
             else:
-                number, multiple = self._sum(row)
-                self._plain.append((number, -multiple * factor, -(row.constant + row.strict) * factor))
+                number, multiple, constant = self._sum(row)
+                self._plain.append((number, -multiple * factor, -(constant + row.strict) * factor))
             self.rows.append(row)
             self._factors.append(factor)
         return self._row_of[key]
 
-    def _sum(self, row: Row) -> tuple[int, int]:
-        """The number of a row's sum, and by how much to multiply it."""
-        if not row.terms:
-            return -1, 0
-        common = gcd(*(factor for _, factor in row.terms))
-        key = tuple((name, factor // common) for name, factor in row.terms)
+    def _sum(self, row: Row) -> tuple[int, int, int]:
+        """The number of a row's sum, by how much to multiply it, and the greatest value of all the rest."""
+        constant, terms = row.constant, []
+        for name, factor in row.terms:
+            ends = self._fixed.get(name)
+            if ends is None:
+                terms.append((name, factor))
+            else:
+                constant += factor * ends[factor > 0]
+        if not terms:
+            return -1, 0, constant
+        common = gcd(*(factor for _, factor in terms))
+        key = tuple((name, factor // common) for name, factor in terms)
         if key not in self._sum_of:
             self._sum_of[key] = len(self._sums)
             ends = [self._at[name] + (factor > 0) for name, factor in key]
             self._sums.append((tuple(factor for _, factor in key), _picking(ends)))
-        return self._sum_of[key], common
+        return self._sum_of[key], common, constant
 
     def _values(self, box: Box) -> list[int]:
         """The slack of every row."""
