@@ -134,13 +134,14 @@ class Table:
 
     def _sum(self, row: Row) -> tuple[int, int, int]:
         """The number of a row's sum, by how much to multiply it, and the greatest value of all the rest."""
-        constant, terms = row.constant, []
+        constant = row.constant
+        terms: list[tuple[str, int]] = []
         for name, factor in row.terms:
-            ends = self._fixed.get(name)
-            if ends is None:
+            always = self._fixed.get(name)
+            if always is None:
                 terms.append((name, factor))
             else:
-                constant += factor * ends[factor > 0]
+                constant += factor * always[factor > 0]
         if not terms:
             return -1, 0, constant
         common = gcd(*(factor for _, factor in terms))
