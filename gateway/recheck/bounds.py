@@ -8,7 +8,6 @@ by step and must hold.
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import re
@@ -20,10 +19,10 @@ from typing import Any
 from gateway.recheck.language import Evaluate, LanguageError, number, truth
 from gateway.recheck.overridden import set_aside
 from gateway.recheck.source import Range, Requirement, Source, read_source
+from gateway.recheck.sums import Point, Sum, sums_of
 from gateway.recheck.tree import Kind
 from gateway.recheck.words import order_rules, words
 
-Point = Mapping[str, Fraction]
 _PAST = re.compile(r"\b(prev|rate|for|age|good|vote)\b")
 _SETTLED = ("kept_on:", "may_rise:")  # true or false: never halfway
 _AT_ONCE = re.compile(r"x|was|new|old|[pb]\d+")  # symbols of one instant; the others are means of a stretch
@@ -105,21 +104,6 @@ class _When:
     drift: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Sum:
-    constant: Fraction
-    terms: tuple[tuple[str, Fraction, Fraction], ...]  # symbol, multiplier, end
-    worst: Fraction
-    strict: bool
-
-    def at(self, point: Point) -> Fraction:
-        return self.constant + sum((m * point[name] for name, m, _ in self.terms), Fraction(0))
-
-    def holds(self, point: Point) -> bool:
-        value = self.at(point)
-        return value < 0 or (value == 0 and not self.strict)
-
-
 @dataclass(slots=True)
 class _Book:
     sources: Sequence[Source]
@@ -163,7 +147,7 @@ class _Book:
         proof = line["proof"]
         if proof == "solver":
             return []
-        sums = list(_sums(proof))
+        sums = list(sums_of(proof))
         wrong = [f"{name}: {problem}" for total in sums for problem in self._added(total)]
         return wrong or self._meant(name, rule, _When(instant, values, drift), sums, samples, chance)
 
@@ -186,12 +170,23 @@ class _Book:
                     if at >= delay and (safe, instant, "new") not in self.seen:
                         missing.append(f"{safe} has no bound at instant {instant}")
         last = len(self.cuts) - 1
+        missing += self._nested()
         missing += [
             f"{rule} has no bound at the end"
             for rule in self.terminal
             if (rule, last, f"b{last - 1}") not in self.seen
         ]
         return missing
+
+    def _nested(self) -> Iterator[str]:
+        """Until the proposal's time ends, what the backup may do in a segment it may in the next."""
+        known = self.bounds.premises
+        for name, (low, high) in known.items() if self.terminal else ():
+            kind, _, tag = name.partition(":")
+            if kind[:1] == "b" and int(kind[1:]) < self.acting:
+                later = known.get(f"b{int(kind[1:]) + 1}:{tag}")
+                if later is not None and not later[0] <= low <= high <= later[1]:
+                    yield f"`{name}` may be where the backup is not a segment later"
 
     def _owed(self, source: Source, requirement: Requirement) -> Iterator[tuple[int, str]]:
         """Instants and actions at which a requirement must hold."""
@@ -202,10 +197,11 @@ class _Book:
             yield instant, "new"
             if self._owed_before(source, requirement, at):
                 yield instant, "old"
-        if f"{source.id}/{requirement.id}" not in self.of_the_past:
-            for k in range(self.acting, len(self.cuts) - 1):
+        if self.terminal and f"{source.id}/{requirement.id}" not in self.of_the_past:
+            for k in range(len(self.cuts) - 1):
                 yield k, f"b{k}"
-                yield k + 1, f"b{k}"
+                if k >= self.acting:  # before that the next line stands for it: `_nested`
+                    yield k + 1, f"b{k}"
 
     def _uncovered_actions(self, source: Source) -> Iterator[str]:
         """Ranges, minimum times and sequences of actions, owed once."""
@@ -228,7 +224,7 @@ class _Book:
             return False
         return f"{source.id}/{requirement.id}" not in self.of_the_past
 
-    def _added(self, total: _Sum) -> Iterator[str]:
+    def _added(self, total: Sum) -> Iterator[str]:
         worst = total.constant
         for name, multiplier, end in total.terms:
             low, high = self.bounds.premises[name]
@@ -245,7 +241,7 @@ class _Book:
         name: str,
         rule: str,
         when: _When,
-        sums: Sequence[_Sum],
+        sums: Sequence[Sum],
         samples: int,
         chance: random.Random,
     ) -> list[str]:
@@ -260,7 +256,7 @@ class _Book:
             return []
         return [f"{name}: no module knows this rule"]
 
-    def _points(self, sums: Sequence[_Sum], samples: int, chance: random.Random) -> Iterator[Point]:
+    def _points(self, sums: Sequence[Sum], samples: int, chance: random.Random) -> Iterator[Point]:
         """Random points near the premises, each also moved so that one sum is exactly 0.
 
         What counts in whole numbers, a label or a switch, has no value in between: words mean nothing there.
@@ -306,7 +302,7 @@ class _Book:
         state = {name[2:]: value for name, value in point.items() if name[:2] == "x:"}
         dynamics = {tag: step_on for s in reversed(self.sources) for tag, step_on in s.next_state.items()}
         for k in range(when.instant):
-            state = self._later(dynamics, state, point, k)
+            state = self._later(dynamics, state, point, k, backup=when.values[0] == "b")
         if when.drift != when.instant:
             state |= {t: v for t, v in _of(point, f"p{when.drift}:").items() if t not in dynamics}
         env = {**state, **_of(point, f"{when.values}:")}
@@ -323,11 +319,14 @@ class _Book:
             ) from exc
 
     def _later(
-        self, dynamics: Mapping[str, Evaluate], state: Point, point: Point, k: int
+        self, dynamics: Mapping[str, Evaluate], state: Point, point: Point, k: int, *, backup: bool
     ) -> dict[str, Fraction]:
+        """After a segment; `backup`: in the course in which the backup may act from the effect on."""
         part = (self.cuts[k + 1] - self.cuts[k]) / self.step
-        kind = f"e{k}" if self.cuts[k] < self.bounds.effect_delay_s else "new"
-        kind = f"b{k}" if k >= self.acting else kind
+        mixed = self.cuts[k] < self.bounds.effect_delay_s
+        kind = f"e{k}" if mixed else "new"
+        if backup:
+            kind = f"c{k}" if mixed else f"b{k}"
         env = {**state, **_of(point, f"m{k}:"), **_of(point, f"{kind}:")}
         for source in self.sources:
             for name in source.disturbances:
@@ -370,18 +369,3 @@ def _near(ends: Range, spread: Fraction, chance: random.Random) -> Fraction:
     reach = (high - low if high > low else max(Fraction(1), abs(high))) * (spread - 1)
     low, high = low - reach, high + reach
     return low + (high - low) * Fraction(chance.randrange(1001), 1000)
-
-
-def _sums(proof: Mapping[str, Any]) -> Iterator[_Sum]:
-    if "all" in proof:
-        yield from itertools.chain.from_iterable(_sums(part) for part in proof["all"])
-    elif "any" in proof:
-        yield from _sums(proof["of"])
-    else:
-        said = proof["sum"]
-        yield _Sum(
-            Fraction(said["constant"]),
-            tuple((str(n), Fraction(m), Fraction(e)) for n, m, e in said["terms"]),
-            Fraction(said["worst"]),
-            bool(said["strict"]),
-        )

@@ -6,13 +6,14 @@ is kept between two decisions; premises are those of the real check, so that onl
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import z3
 
 from gateway.core.ports import CheckRequest
-from gateway.solver.checking.condense import Duty, Plan
+from gateway.solver.checking.condense import Duty, Plan, acts_in
 from gateway.solver.checking.judge import Judge
 from gateway.solver.checking.predict import observe
 from gateway.solver.checking.terms import Budget
@@ -70,11 +71,13 @@ class _Unrolled:
         self._measured = {str(v.tag) for v in rules.measured}
         self._solver = z3.Solver()
         self._known: set[str] = set()
-        for k, segment in enumerate(plan.segments):
+        for k, backup in itertools.product(range(len(plan.segments)), (False, True)):
+            segment = plan.segments[k]
             part = _number((segment.end - segment.start) / plan.step)
             for tag, tree in rules.dynamics.items():
-                before, after = self._state(tag, k), self._state(tag, k + 1)
-                self._solver.add(after == before + part * (_value(tree, self._during(k)) - before))
+                before, after = self._state(tag, k, backup=backup), self._state(tag, k + 1, backup=backup)
+                step = _value(tree, self._during(k, backup=backup))
+                self._solver.add(after == before + part * (step - before))
 
     def ask(self, duties: list[Duty]) -> str:
         """Whether one of the duties can be missed: `sat`, `unsat` or `unknown`."""
@@ -82,10 +85,12 @@ class _Unrolled:
         self._solver.add(z3.Or(missed))
         return str(self._solver.check())
 
-    def _state(self, tag: str, instant: int) -> z3.ArithRef:
+    def _state(self, tag: str, instant: int, *, backup: bool) -> z3.ArithRef:
         if instant == 0:
             return self._symbol(f"x:{tag}")
-        return z3.Real(f"{tag}@{instant}") if tag in self._rules.forms else self._symbol(f"p{instant}:{tag}")
+        if tag not in self._rules.forms:
+            return self._symbol(f"p{instant}:{tag}")
+        return z3.Real(f"{tag}@{instant}{' backup' if backup else ''}")
 
     def _symbol(self, name: str) -> z3.ArithRef:
         symbol = z3.Real(name)
@@ -97,19 +102,18 @@ class _Unrolled:
             )
         return symbol
 
-    def _during(self, k: int) -> Read:
+    def _during(self, k: int, *, backup: bool) -> Read:
         segment = self._plan.segments[k]
 
         def read(ref: Ref) -> z3.ArithRef:
             name = ref.key
             if name in self._rules.forms:
-                return self._state(name, k)
+                return self._state(name, k, backup=backup)
             if name in self._measured:
                 return self._symbol(f"m{k}:{name}")
             if name in self._rules.disturbances:
                 return self._symbol(f"d{k}:{name}")
-            acting = f"b{k}" if segment.backup else f"e{k}" if segment.mixed else "new"
-            return self._symbol(f"{acting}:{name}")
+            return self._symbol(f"{acts_in(segment, k, backup=backup)}:{name}")
 
         return read
 
@@ -122,7 +126,7 @@ class _Unrolled:
             if ref.name not in self._measured:
                 return self._symbol(f"{acting}:{ref.name}")
             drifts = duty.drift >= 0 and ref.name not in self._rules.forms
-            return self._state(ref.name, duty.drift if drifts else duty.instant)
+            return self._state(ref.name, duty.drift if drifts else duty.instant, backup=duty.backup >= 0)
 
         return read
 

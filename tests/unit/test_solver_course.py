@@ -24,7 +24,9 @@ Pump = Callable[[float], float]  # by seconds since the end of the hold
 HELD = [{"when": "l >= 2", "p": "ramp(100, 10)"}, {"p": "ramp(0, 10)"}]
 
 
-def plan(step_s: int, backup: list[dict[str, str]], rate: str = "10") -> tuple[RuleSet, Plan]:
+def plan(
+    step_s: int, backup: list[dict[str, str]], rate: str = "10", delay: str = "0", hold: str = ""
+) -> tuple[RuleSet, Plan]:
     module = small(
         "l <= 100",
         step=f"{step_s} s",
@@ -37,7 +39,7 @@ def plan(step_s: int, backup: list[dict[str, str]], rate: str = "10") -> tuple[R
         terminal=["l <= 100"],
     )
     rules = RuleSet.of((module,), 1)
-    return rules, condense(rules, Fraction(0), Fraction(step_s))
+    return rules, condense(rules, Fraction(delay), Fraction(hold or step_s))
 
 
 def courses(step_s: int, backup: list[dict[str, str]], rate: str = "10") -> list[tuple[float, float]]:
@@ -88,7 +90,7 @@ def test_s1_s11_the_course_holds_every_fallback_that_begins_within_the_patience(
 def test_s1_a_backup_that_began_within_a_long_step_has_come_some_way_by_its_end() -> None:
     first, second, *_ = courses(10, [{"p": "ramp(0, 10)"}], "2")
 
-    assert first == (NEW - 20, NEW)
+    assert first == (NEW - 40, NEW)  # from the hold's start on, or not yet
     assert second[1] == pytest.approx(
         NEW - 20 * 0.9 * 0.6
     )  # 6 s of the first step at nine tenths of the ramp
@@ -98,6 +100,72 @@ def test_s11_where_the_patience_outlasts_a_step_nothing_may_have_moved_in_it() -
     highest = [high for _, high in courses(1, [{"p": "ramp(0, 10)"}])]
 
     assert highest[:6] == [NEW, NEW, NEW, NEW, NEW, pytest.approx(NEW - 9)]
+
+
+@pytest.mark.parametrize(
+    ("step_s", "rate", "delay", "hold"),
+    [
+        (1, "10", "0", "1"),
+        (1, "10", "0.3", "1.4"),
+        (3, "5", "0.5", "8"),
+        (10, "2", "0.3", "10.7"),
+        (10, "2", "12", "13"),
+    ],
+)
+@pytest.mark.parametrize("part", [0.0, 0.01, 0.37, 0.8, 1.0])
+def test_s1_s11_the_course_holds_every_fallback_that_begins_within_the_proposals_time(
+    step_s: int, rate: str, delay: str, hold: str, part: float
+) -> None:
+    rules, made = plan(step_s, [{"p": "ramp(0, 10)"}], rate, delay, hold)
+    start = {str(v.tag): outward(Fraction(1), Fraction(1)) for v in rules.measured}
+    new = {TagId("P"): Fraction(NEW), TagId("H"): Fraction(0), TagId("S"): Fraction(0)}
+    found = Course(rules, made).ends(start, {tag: (value,) for tag, value in new.items()}, new)
+    began = part * float(made.hold)
+
+    for pump in (by_scan(began, float(rate)), by_decision(began, step_s, float(rate))):
+        for k, segment in enumerate(made.segments):
+            low, high = (end / SCALE for end in found[f"b{k}:P"])
+            for at in range(11):
+                seconds = float(segment.start + (segment.end - segment.start) * at / 10) - 0.001 * (at == 10)
+                assert low - 1e-6 <= pump(seconds) <= high + 1e-6, (k, seconds)
+
+
+def test_s1_until_the_backup_takes_over_and_the_proposal_has_its_effect_the_old_value_counts_too() -> None:
+    rules, made = plan(10, [{"p": "ramp(0, 10)"}], "2", "0.3", "10")
+    start = {str(v.tag): outward(Fraction(1), Fraction(1)) for v in rules.measured}
+    new = {TagId("P"): Fraction(NEW), TagId("H"): Fraction(0), TagId("S"): Fraction(0)}
+    old = {"P": (Fraction(99),), "H": (Fraction(0),), "S": (Fraction(0),)}
+    found = Course(rules, made).ends(start, old, new)
+
+    assert [s.mixed for s in made.segments[:3]] == [True, False, False]
+    assert [tuple(end / SCALE for end in found[name]) for name in ("c0:P", "b0:P", "b1:P", "b2:P")] == [
+        (NEW - 20, 99.0), (NEW - 20, NEW), (NEW - 20, NEW), (NEW - 40, NEW),
+    ]  # fmt: skip
+    assert "c1:P" not in found
+
+
+# The level may reach the guard at any moment of a step in which the backup begins.
+def test_s1_a_guard_that_a_step_reaches_counts_both_ways_in_it() -> None:
+    module = small(
+        "l <= 100",
+        step="10 s",
+        horizon=2,
+        dynamics={"l": "l + 0.01*p"},
+        backup=[{"when": "l >= 2", "p": "ramp(100, 1)"}, {"p": "ramp(0, 1)"}, {"h": False, "s": "hold"}],
+        terminal=["l <= 100"],
+    )
+    rules = RuleSet.of((module,), 1)
+    course = Course(rules, condense(rules, Fraction(0), Fraction(10)))
+    new = {TagId("P"): Fraction(50), TagId("H"): Fraction(0), TagId("S"): Fraction(0)}
+
+    def pump(level: str) -> tuple[float, ...]:
+        start = {str(v.tag): outward(Fraction(level), Fraction(level)) for v in rules.measured}
+        ends = course.ends(start, {tag: (value,) for tag, value in new.items()}, new)
+        return tuple(end / SCALE for end in ends["b0:P"])
+
+    assert pump("1.2") == (40, 50)  # below 2 all through the step
+    assert pump("1.8") == (40, 60)  # 2.3 at its end
+    assert pump("2.5") == (50, 60)
 
 
 # The guard may be read at the end of the patience, when the level is another than at the step's start.

@@ -270,12 +270,14 @@ def test_a_rule_of_now_or_over_the_inflow_alone_counts_it_at_its_own_instants(
 
 
 # S1: under a terminal set what must hold always must hold all along the backup's way there, at both ends of
-# each of its steps, with the value that acts in it.
+# each of its steps, with the value that acts in it; and from the start of each segment in which it may begin.
 def test_s1_under_a_terminal_set_the_backup_owes_what_must_hold_always_at_every_instant() -> None:
     rules = RuleSet.of([shipped("tclab-twin")], 1)
     plan = condense(rules, Fraction(3), Fraction(12))
     acting = sum(not s.backup for s in plan.segments)
+    begun = [(k, k) for k in range(acting)]
     along = [(k, at) for k in range(acting, len(plan.segments)) for at in (k, k + 1)]
+    owed = [*begun, *along]
     always = {r.constraint.id for r in rules.rules if r.constraint.always}
 
     assert len(along) == 2 * rules.horizon
@@ -285,7 +287,7 @@ def test_s1_under_a_terminal_set_the_backup_owes_what_must_hold_always_at_every_
     for duty in plan.duties:
         if duty.backup >= 0:
             found[plan.rules[duty.rule].constraint.id].append((duty.backup, duty.instant))
-    assert {name: found[name] for name in always} == dict.fromkeys(always, along)
+    assert {name: found[name] for name in always} == dict.fromkeys(always, owed)
     others = {name: at for name, at in found.items() if name not in always and at}
     assert set(others) == {rule.constraint.id for rule in rules.terminal}
     assert all(at == [(len(plan.segments) - 1, len(plan.segments))] for at in others.values())

@@ -14,7 +14,7 @@ from gateway.solver.backtest.spans import Span, constant, exactly, hull, near
 from gateway.solver.checking.condense import Plan
 from gateway.solver.rules.ruleset import RuleSet
 
-UNTOLD = ("b", "was", "for")  # kinds that only the exact judge works out: the backup's course and the past
+UNTOLD = ("b", "c", "was", "for")  # what only the exact judge works out: the backup's course and the past
 
 
 class Symbols:

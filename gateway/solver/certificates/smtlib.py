@@ -22,7 +22,7 @@ from gateway.solver.certificates.smtlib_terms import (
     quoted,
     times,
 )
-from gateway.solver.checking.condense import Duty
+from gateway.solver.checking.condense import Duty, acts_in
 from gateway.solver.language.syntax import For, Ref
 
 
@@ -112,51 +112,56 @@ class _Section:
         return Term(quoted(name))
 
     def _states(self) -> Iterable[str]:
-        """Values of the variables with dynamics at every later instant, each by its step as written."""
-        rules, plan = self.scene.rules, self.scene.plan
+        """Values of the variables with dynamics at every later instant, each by its step as written.
+
+        In the proposal's own course and, where a duty asks for it, in that of the backup.
+        """
         found: list[str] = []
-        for k, segment in enumerate(plan.segments[: self._last_instant()]):
-            part = (segment.end - segment.start) / plan.step
-            writer = Writer(self._during(k))
-            for tag, tree in rules.dynamics.items():
-                before = self._at(tag, k)
-                try:
-                    later = writer.number(tree)
-                except NoTextError:
-                    later = writer.form(rules.forms[tag])
-                change = plus(later, before, "-")
-                after = plus(before, times(constant(part), change))
-                said = f"{tag} {decimal_text(segment.end)} s after acquisition"
-                found.append(f"; {_one_line(said)}")
-                found.append(f"(define-fun {quoted(f'{tag}@{k + 1}')} () Real {after.text})")
-            self.degree = max(self.degree, writer.degree)
+        for backup in (False, True):
+            last = max((d.instant for d in self.scene.duties if (d.backup >= 0) is backup), default=0)
+            for k in range(last):
+                found += self._step(k, backup=backup)
         return found
 
-    def _last_instant(self) -> int:
-        return max((duty.instant for duty in self.scene.duties), default=0)
+    def _step(self, k: int, *, backup: bool) -> Iterable[str]:
+        rules, plan = self.scene.rules, self.scene.plan
+        segment = plan.segments[k]
+        part = (segment.end - segment.start) / plan.step
+        writer = Writer(self._during(k, backup=backup))
+        for tag, tree in rules.dynamics.items():
+            before = self._at(tag, k, backup=backup)
+            try:
+                later = writer.number(tree)
+            except NoTextError:
+                later = writer.form(rules.forms[tag])
+            change = plus(later, before, "-")
+            after = plus(before, times(constant(part), change))
+            name = self._at(tag, k + 1, backup=backup)
+            said = f"{tag} {decimal_text(segment.end)} s after acquisition"
+            yield f"; {_one_line(said)}{', the backup acting since some moment or not yet' if backup else ''}"
+            yield f"(define-fun {name.text} () Real {after.text})"
+        self.degree = max(self.degree, writer.degree)
 
-    def _at(self, tag: str, instant: int) -> Term:
+    def _at(self, tag: str, instant: int, *, backup: bool) -> Term:
         if instant == 0:
             return self._symbol(f"x:{tag}")
         if tag in self.scene.rules.forms:
-            return Term(quoted(f"{tag}@{instant}"))
+            return Term(quoted(f"{tag}@{instant}{' backup' if backup else ''}"))
         return self._symbol(f"p{instant}:{tag}")
 
-    def _during(self, k: int) -> Callable[[Ref | For], Term]:
+    def _during(self, k: int, *, backup: bool) -> Callable[[Ref | For], Term]:
         rules, segment = self.scene.rules, self.scene.plan.segments[k]
         measured = {str(v.tag) for v in rules.measured}
 
         def read(ref: Ref | For) -> Term:
             name = ref.key
             if name in rules.forms:
-                return self._at(name, k)
+                return self._at(name, k, backup=backup)
             if name in measured:
                 return self._symbol(f"m{k}:{name}")
             if name in rules.disturbances:
                 return self._symbol(f"d{k}:{name}")
-            if segment.backup:
-                return self._symbol(f"b{k}:{name}")
-            return self._symbol(f"e{k}:{name}" if segment.mixed else f"new:{name}")
+            return self._symbol(f"{acts_in(segment, k, backup=backup)}:{name}")
 
         return read
 
@@ -178,7 +183,7 @@ class _Section:
 
         def now(tag: str) -> Term:
             drifts = duty.drift >= 0 and tag not in rules.forms
-            return self._at(tag, duty.drift if drifts else duty.instant)
+            return self._at(tag, duty.drift if drifts else duty.instant, backup=duty.backup >= 0)
 
         def read(ref: Ref | For) -> Term:
             if isinstance(ref, For):

@@ -26,7 +26,7 @@ class Boxes:
     def __init__(self, rules: RuleSet, plan: Plan) -> None:
         self._rules, self._plan = rules, plan
         self._course = Course(rules, plan)
-        self._finds = {name: self._found(name) for name in plan.symbols if name[0] != "b"}
+        self._finds = {name: self._found(name) for name in plan.symbols if name[0] not in "bc"}
 
     def box(self, facts: Facts, new: New, names: Iterable[str] | None = None) -> dict[str, Ends]:
         """All symbols, or those named, each as an interval that holds all its values."""

@@ -3,10 +3,11 @@
 Symbols of a plan, each with an interval that `predict` fills in for one check:
 `x:TAG` a measured value at acquisition; `p{k}:TAG` one without dynamics at instant k; `m{k}:TAG` its
 effective value during segment k; `d{k}:NAME` a disturbance during segment k; `e{k}:TAG` the effective
-action during segment k while the old or the new value may act; `b{k}:TAG` the action during segment k once
-the backup has taken over; `new:TAG`, `old:TAG` the proposal and a value in force; `was:TAG` a measured value
-one step ago; `rate:TAG`, `kept_on:TAG`, `may_rise:TAG`, `held:TAG`, `good:TAG`, `age:TAG` and `for:...` facts
-about the proposal and the past.
+action during segment k while the old or the new value may act; `b{k}:TAG` the action during segment k where
+the backup may have taken over, `c{k}:TAG` its effective value while the old one may act as well; `new:TAG`,
+`old:TAG` the proposal and a value in force; `was:TAG` a measured value one step ago; `rate:TAG`,
+`kept_on:TAG`, `may_rise:TAG`, `held:TAG`, `good:TAG`, `age:TAG` and `for:...` facts about the proposal and
+the past.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _Kind = Literal["rule", "safe", "terminal"]
 class Segment:
     """A stretch of time of at most one step; `mixed` while the values in force may still act.
 
-    `backup`: the proposal has had its time, and the backup acts.
+    `backup`: the proposal has had its time. Before that, too, the backup may act (`course`).
     """
 
     start: Fraction
@@ -45,7 +46,7 @@ class Duty:
     """One rule at one instant, with the old or the new values in force, or those of the backup.
 
     `drift`: the instant whose values variables without dynamics have; a later one stands for the whole
-    segment in between. `backup`: the segment whose action is in force.
+    segment in between. `backup`: the segment whose action is in force, in the course of the backup.
     """
 
     rule: int  # index into `Plan.rules`
@@ -157,7 +158,9 @@ class _Course:
 
     def __init__(self, rules: RuleSet, segments: tuple[Segment, ...], acting: int, delay: Fraction) -> None:
         self._rules, self._segments, self._acting, self._delay = rules, segments, acting, delay
-        self._states = _states(rules, segments, rules.modules[0].step)
+        step = rules.modules[0].step
+        self._states = _states(rules, segments[:acting], step)
+        self._fallen = _states(rules, segments, step, backup=True) if rules.terminal else self._states
         self._measured = frozenset(self._states[0])
 
     def duties(self, index: int, rule: Rule, kind: _Kind) -> Iterator[Duty]:
@@ -171,17 +174,23 @@ class _Course:
             for old in (False, True):
                 if _owed(rule, safe=kind == "safe", old=old, time=time, delay=self._delay):
                     yield self.duty(index, rule, instant, old=old)
-        if rule.constraint.always and not any("(" in name for name in symbols(rule.formula)):
-            for k in range(acting, len(segments)):
-                for at in (k, k + 1):
+        if (
+            self._rules.terminal
+            and rule.constraint.always
+            and not any("(" in name for name in symbols(rule.formula))
+        ):
+            for k in range(len(segments)):
+                # INVARIANT: before the end of the proposal's time nothing that the backup may do in a segment
+                # ends with it (`Course`), so the next one's start stands for this one's end.
+                for at in (k, k + 1) if k >= acting else (k,):
                     yield self.duty(index, rule, at, backup=k)
 
     def duty(self, index: int, rule: Rule, instant: int, *, old: bool = False, backup: int = -1) -> Duty:
         """One rule at one instant."""
         drift = self._drift(rule, instant)
-        state = self._states[instant]
+        state = (self._fallen if backup >= 0 else self._states)[instant]
         if drift != instant:
-            state = {n: f if n in self._rules.forms else self._states[drift][n] for n, f in state.items()}
+            state = {n: f if n in self._rules.forms else self._fallen[drift][n] for n, f in state.items()}
         prefix = f"b{backup}" if backup >= 0 else "old" if old else "new"
         formula = _substituted(rule.formula, _reader(state, prefix, self._rules))
         return Duty(index, instant, old, formula, drift if drift != instant else -1, backup)
@@ -222,7 +231,16 @@ def _owed(rule: Rule, *, safe: bool, old: bool, time: Fraction, delay: Fraction)
     return time <= delay and delay > 0 and not any("(" in name for name in symbols(rule.formula))
 
 
-def _states(rules: RuleSet, segments: tuple[Segment, ...], step: Fraction) -> list[dict[str, Affine]]:
+def acts_in(segment: Segment, k: int, *, backup: bool) -> str:
+    """The kind of symbol of a segment's actions, in the proposal's own course or in the backup's."""
+    if backup or segment.backup:
+        return f"c{k}" if segment.mixed else f"b{k}"
+    return f"e{k}" if segment.mixed else "new"
+
+
+def _states(
+    rules: RuleSet, segments: tuple[Segment, ...], step: Fraction, *, backup: bool = False
+) -> list[dict[str, Affine]]:
     """Measured values at every instant, as forms over the plan's symbols."""
     now = {str(v.tag): symbol(f"x:{v.tag}") for v in rules.measured}
     states = [now]
@@ -239,9 +257,7 @@ def _states(rules: RuleSet, segments: tuple[Segment, ...], step: Fraction) -> li
                 return symbol(f"m{k}:{name}")
             if name in rules.disturbances:
                 return symbol(f"d{k}:{name}")
-            if segment.backup:
-                return symbol(f"b{k}:{name}")
-            return symbol(f"e{k}:{name}" if segment.mixed else f"new:{name}")
+            return symbol(f"{acts_in(segment, k, backup=backup)}:{name}")
 
         after = {name: symbol(f"p{k + 1}:{name}") for name in now if name not in rules.forms}
         for name, form in rules.forms.items():

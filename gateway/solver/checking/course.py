@@ -1,10 +1,28 @@
-"""What the backup would do once a proposal has had its time: an interval for every segment of a plan.
+"""What the backup does wherever it may take over from a proposal: an interval for every segment of a plan.
 
-Guards that are not certain on the state count both ways. The backup may take over at any moment from the
-end of the proposal's time until the PLC's own patience ends (`LEASE_S`); until then the proposal may go on.
-Once it acts it goes on without a break, as the PLC's fallback does in every scan, or in moves of a step each,
-the first of them at once, as the gateway's own decisions do. So it has come some way by the end of a step in
-which it began, unless what it does depends on a guard: that may be read at any moment of the step.
+Which courses there are. The proposal takes effect at some moment e of the effect delay. The backup takes
+over at some moment s, from e until the PLC's own patience ends (`LEASE_S` after the end of the proposal's
+time): at once where somebody turns the PLC to local, late where nothing is heard of the gateway. Until s
+the proposal acts, and before e the values in force: what falls back before e does so from them, as the
+decision before has shown. From s on the backup acts without a break, as the PLC's fallback does in every
+scan, or in moves of a step each, at s, s + step, s + 2 step and so on, as the gateway's own decisions do.
+It goes on until the end of the horizon, where the state lies in the terminal set.
+
+All of them in one. A window of time no longer than a step sees of each such course at most one move of a
+step, or a part of one. So where an action may be anywhere in the window follows from its values at the
+start, and these moved once. Windows are the steps from acquisition until the end of the proposal's time,
+and the steps after that; segments that share a window share its one move, and each reads guards of its own.
+As long as the backup need not have begun nothing need have moved, so the interval of each segment holds
+that of the one before: what holds at the start of a segment, whatever the backup does in it, holds at the
+end of the one before. Courses that begin late lie in the same intervals as those that begin early, so the
+check asks of one course only, in which the actions of every segment are anywhere in theirs. That is exact
+where all that counts pulls one way: where the latest moment is the worst it asks for nothing more than that
+moment does. It goes beyond single courses where a rule is pulled one way early and the other way late, or
+by two outputs that move apart.
+
+What of a move is certain. A backup has come some way by the end of a step in which it began at the latest,
+unless what it does depends on a guard: that may be read at any moment of the step. Guards that are not
+certain on the state, as it moves within a segment and as sensors may show it, count both ways.
 """
 
 from __future__ import annotations
@@ -16,7 +34,7 @@ from fractions import Fraction
 from gateway.core.tag import TagId
 from gateway.solver.checking.condense import LEASE_S, Plan, Segment
 from gateway.solver.language.affine import negated
-from gateway.solver.modules.module import Move, Ramp
+from gateway.solver.modules.module import Move, Ramp, Variable
 from gateway.solver.rules.interval import SCALE, Scaled, outward, scaled
 from gateway.solver.rules.ruleset import BackupStep, RuleSet
 from gateway.solver.rules.steps import FINE
@@ -53,6 +71,8 @@ class Course:
         ]
         self._late = [share < 1 for share in shares]
         self._idle = [share <= 0 for share in shares]
+        self._opens = [s.backup or s.start % plan.step == 0 for s in plan.segments]  # a window
+        self._errors = {str(v.tag): _seen(v) for v in rules.measured if v.sort == "real"}
 
     def _share(self, segment: Segment) -> Fraction:
         """Of a step's move, the share that is certainly done by the end of a segment; 0: perhaps nothing."""
@@ -65,42 +85,65 @@ class Course:
         old: Mapping[str, tuple[Fraction, ...]],
         new: Mapping[TagId, Fraction],
     ) -> dict[str, Ends]:
-        """By symbol `b{k}:TAG`, where each action is while the backup acts; `start` is at acquisition.
+        """By symbol `b{k}:TAG`, where each action is while the backup may act; `start` is at acquisition.
 
-        `old` are the values in force.
+        `old` are the values in force. By `c{k}:TAG`, where they may act in a segment as well.
         """
-        acting = {tag: outward(new[TagId(tag)], new[TagId(tag)]) for tag in self._waits}
-        during = {tag: _hull(ends, outward(min(old[tag]), max(old[tag]))) for tag, ends in acting.items()}
+        acting = before = {tag: outward(new[TagId(tag)], new[TagId(tag)]) for tag in self._waits}
+        held = {tag: outward(min(old[tag]), max(old[tag])) for tag in acting}
         state = dict(start)
         found: dict[str, Ends] = {}
         for k, segment in enumerate(self._plan.segments):
-            if segment.backup:
-                moved = self._moved(state, acting, k)
-                during = {tag: _hull(acting[tag], moved[tag]) for tag in acting}
-                acting = {
-                    tag: during[tag] if self._idle[k] or (self._late[k] and waits) else moved[tag]
-                    for tag, waits in self._waits.items()
-                }
-                found.update((f"b{k}:{tag}", ends) for tag, ends in during.items())
+            before = acting if self._opens[k] else before
+            within = self._within(state, acting, before, held, k) if self._guarded else state
+            moved = self._moved(within, before, k)
+            during = {tag: _hull(acting[tag], moved[tag]) for tag in acting}
+            acting = {
+                tag: during[tag] if self._idle[k] or (self._late[k] and waits) else moved[tag]
+                for tag, waits in self._waits.items()
+            }
+            found.update((f"b{k}:{tag}", ends) for tag, ends in during.items())
+            if segment.mixed:
+                during = {tag: _hull(ends, held[tag]) for tag, ends in during.items()}
+                found.update((f"c{k}:{tag}", ends) for tag, ends in during.items())
             if self._guarded and k + 1 < len(self._plan.segments):
                 state = self._later(state, during, segment.end - segment.start)
         return found
 
     def unguarded(self, tag: str) -> list[tuple[int, StepMove, bool]] | None:
-        """By segment of the backup: its number, an output's move, and whether perhaps nothing of it is done.
+        """By segment: its number, an output's move, and whether perhaps nothing of it is done.
 
         None where the move depends on a guard.
         """
         found: list[tuple[int, StepMove, bool]] = []
-        for k, segment in enumerate(self._plan.segments):
-            if segment.backup:
-                if not self._moves[k].get(tag):
-                    return None
-                index, move = self._moves[k][tag][0]
-                if self._guards[index] is not None:
-                    return None
-                found.append((k, move, self._idle[k] or (self._late[k] and self._waits[tag])))
+        for k in range(len(self._plan.segments)):
+            if not self._moves[k].get(tag):
+                return None
+            index, move = self._moves[k][tag][0]
+            if self._guards[index] is not None:
+                return None
+            move = move if self._opens[k] else StepMove(None)  # done where the window opens
+            found.append((k, move, self._idle[k] or (self._late[k] and self._waits[tag])))
         return found
+
+    def _within(
+        self,
+        state: Mapping[str, Ends],
+        acting: Mapping[str, Ends],
+        before: Mapping[str, Ends],
+        held: Mapping[str, Ends],
+        k: int,
+    ) -> dict[str, Ends]:
+        """All that a guard may read in a segment, whichever moves its guards choose."""
+        segment = self._plan.segments[k]
+        anyhow = self._moved(None, before, k)
+        during = {tag: _hull(acting[tag], ends) for tag, ends in anyhow.items()}
+        acts = {tag: _hull(e, held[tag]) for tag, e in during.items()} if segment.mixed else during
+        after = self._later(state, acts, segment.end - segment.start)
+        found = {tag: _hull(ends, after[tag]) for tag, ends in state.items()}
+        for tag, (below, above) in self._errors.items():
+            found[tag] = found[tag][0] + below, found[tag][1] + above
+        return {**found, **during}
 
     def _later(
         self, state: Mapping[str, Ends], acting: Mapping[str, Ends], seconds: Fraction
@@ -113,9 +156,13 @@ class Course:
         )
         return {tag: (low // _FINER, -(-high // _FINER)) for tag, (low, high) in after.items()}
 
-    def _moved(self, state: Mapping[str, Ends], acting: Mapping[str, Ends], k: int) -> dict[str, Ends]:
-        """Where each action is after the backup's move in a segment."""
-        values = {**acting, **state}
+    def _moved(
+        self, within: Mapping[str, Ends] | None, acting: Mapping[str, Ends], k: int
+    ) -> dict[str, Ends]:
+        """Where each action is after the backup's move in a segment; `within` is what guards may read.
+
+        None: any of them may hold, or not.
+        """
         known: dict[int, bool | None] = {}
         found: dict[str, Ends] = {}
         for tag, moves in self._moves[k].items():
@@ -123,13 +170,21 @@ class Course:
             for index, move in moves:
                 if index not in known:
                     guard = self._guards[index]
-                    known[index] = True if guard is None else guard.applies(values)
+                    asked = None if guard is None or within is None else guard.applies(within)
+                    known[index] = True if guard is None else asked
                 if known[index] is not False:
                     ends.append(move.after(acting[tag]))
                 if known[index]:
                     break
-            found[tag] = _hull(*ends) if ends else acting[tag]
+            else:
+                ends.append(acting[tag])  # no entry need apply
+            found[tag] = _hull(*ends)
         return found
+
+
+def _seen(variable: Variable) -> Ends:
+    """How far from a state that is possible what decides may take it to be: twice the error (`story`)."""
+    return outward(-2 * variable.uncertainty, 2 * variable.uncertainty)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from gateway.solver.checking.condense import Duty, Plan
+from gateway.solver.checking.condense import Duty, Plan, acts_in
 from gateway.solver.language.evaluate import moved, truth
 from gateway.solver.language.syntax import Expr, For, Ref, keyed, references
 from gateway.solver.rules.ruleset import RuleSet
@@ -22,10 +22,13 @@ def trajectory(
     witness: Mapping[str, Fraction],
     last: int | None = None,
     dynamics: Mapping[str, Expr] | None = None,
+    *,
+    backup: bool = False,
 ) -> list[dict[str, Fraction]]:
     """Measured values at every instant of a plan, until the one whose number is `last`.
 
-    With some `dynamics` alone the others' variables are known at acquisition only.
+    With some `dynamics` alone the others' variables are known at acquisition only. `backup`: the course in
+    which the backup may take over from the proposal's effect on.
     """
     dynamics = rules.dynamics if dynamics is None else dynamics
     state = beginning(rules, witness)
@@ -38,9 +41,8 @@ def trajectory(
         for name in rules.disturbances:
             point[name] = witness.get(f"d{k}:{name}", Fraction(0))
         for v in rules.actions:
-            acting = f"b{k}" if segment.backup else f"e{k}" if segment.mixed else "new"
-            acting = f"{acting}:{v.tag}"
-            point[v.tag] = witness.get(acting, Fraction(0))
+            acting = acts_in(segment, k, backup=backup)
+            point[v.tag] = witness.get(f"{acting}:{v.tag}", Fraction(0))
         after = moved(dynamics, point, (segment.end - segment.start) / plan.step)
         for v in rules.measured:
             if v.tag not in rules.dynamics:
@@ -75,7 +77,8 @@ class Replay:
         if duty.rule not in self._asked:
             self._asked[duty.rule] = keyed(tree), _moving_with(rules.dynamics, tree)
         asked, dynamics = self._asked[duty.rule]
-        course = trajectory(rules, plan, witness, max(duty.instant, duty.drift), dynamics)
+        last = max(duty.instant, duty.drift)
+        course = trajectory(rules, plan, witness, last, dynamics, backup=duty.backup >= 0)
         point = dict(course[duty.instant])
         if duty.drift >= 0:
             point |= {tag: value for tag, value in course[duty.drift].items() if tag not in rules.dynamics}

@@ -28,7 +28,7 @@ from gateway.solver.checking.condense import Plan
 from gateway.solver.checking.predict import Facts
 from gateway.solver.decoding.counts import ALWAYS, Condition, Span, all_of, line, one_of
 from gateway.solver.decoding.settled import LinearRows, joined, registers
-from gateway.solver.decoding.tracks import Track, Tracks
+from gateway.solver.decoding.tracks import MOVING, Track, Tracks
 from gateway.solver.rules.interval import ProductRow, Row, Rows, scaled
 from gateway.solver.rules.ruleset import RuleSet
 
@@ -79,7 +79,7 @@ class Folding:
         self._domains = [registers(rules.variables[tag]) for tag in self._order]
         self._tracks = Tracks(rules, plan, self._order, self._domains)
         self._torn: dict[tuple[_Node, ...], tuple[str, ...]] = {}
-        self._moving = frozenset(n for n in plan.symbols if n.startswith(("new:", "rate:", "e", "b")))
+        self._moving = frozenset(n for n in plan.symbols if n.startswith(MOVING))
         demanded = ((d.rule, scaled(d.formula).formula) for d in plan.duties if plan.rules[d.rule].binding)
         self._formulas = [(rule, self._node(formula)) for rule, formula in dict.fromkeys(demanded)]
         self._linear = LinearRows(

@@ -23,6 +23,8 @@ from gateway.solver.modules.module import Ramp, Variable
 from gateway.solver.rules.interval import SCALE, outward
 from gateway.solver.rules.ruleset import RuleSet
 
+MOVING = ("new:", "rate:", "e", "b", "c")  # kinds of symbols that an output moves
+
 
 class Point(NamedTuple):
     """`(slope * count + start) / unit` in units of 1 / `SCALE`."""
@@ -105,7 +107,7 @@ class Tracks:
         self._rules, self._order, self._domains = rules, tuple(order), domains
         self._named: dict[str, list[str]] = {str(tag): [] for tag in order}
         for name in plan.symbols:
-            if name.startswith(("new:", "rate:", "e", "b")):
+            if name.startswith(MOVING):
                 self._named[name.partition(":")[2]].append(name)
         course = Course(rules, plan)
         self._reaches = dict(each for tag in order for each in reaches(course, rules.variables[tag]))
@@ -146,10 +148,12 @@ class Tracks:
                 case "e":
                     ends[name] = (value, most), (value, least)
                 case _:
-                    reach = self._reaches.get(name, Reach(None, None))
+                    reach = self._reaches.get(f"b{name[1:]}", Reach(None, None))
                     high, low = _points(reach.high, value), _points(reach.low, value)
-                    ends[name] = high or best[:1], low or best[1:]
                     at_best[name] = not high, not low
+                    if name[0] == "c":
+                        high, low = high and (*high, most), low and (*low, least)
+                    ends[name] = high or best[:1], low or best[1:]
         samples = _samples({points for both in ends.values() for points in both}, self._domains[place])
         for name, (high, low) in ends.items():
             yield (
