@@ -118,7 +118,7 @@ def _module(file: Path) -> dict[str, Any]:
     try:
         return module_of(offline.file_bytes(file))
     except ValueError as exc:
-        print(f"{file}: {exc}; `o3ctl schema validate --file {file}` tells more")
+        print(f"{file}: {exc}; `o3ctl schema validate --file {file}` tells more", file=sys.stderr)
         raise typer.Exit(1) from exc
 
 

@@ -207,3 +207,31 @@ def test_a_table_becomes_a_module_of_its_own_with_the_variables_it_names(tmp_pat
     shown = {"given": {"temp": "20", "level": "0.9", "heater": True}, "expect": {"violated": ["LAL1-1"]}}
     module.write_text(json.dumps(again | {"cases": [shown]}))
     assert "needs a case" not in run.invoke(app, command).output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ("[]", "an object with variables is expected"),
+        ("{}", "an object with variables is expected"),
+        ('{"variables": {}, "constraints": ["level <= 3"]}', "its constraints are a list of objects"),
+        ('{"variables": {}, "revision": "two"}', "its revision is a whole number"),
+        ("", "Expecting value"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["import", "export"])
+def test_a_file_that_is_no_module_ends_both_verbs_in_a_sentence(
+    verb: str, text: str, said: str, tmp_path: Path
+) -> None:
+    table, module = tmp_path / "ce.csv", tmp_path / "m.json"
+    table.write_text(MATRIX)
+    module.write_text(text)
+    options = ("-f", str(table), "--into", str(module)) if verb == "import" else ("-f", str(module))
+    ran = CliRunner().invoke(app, [verb, "matrix", *options])
+
+    assert ran.exit_code == 1
+    assert isinstance(ran.exception, SystemExit)
+    assert said in ran.stderr
+    assert f"`o3ctl schema validate --file {module}` tells more" in ran.stderr
+    assert ran.stdout == ""

@@ -14,10 +14,21 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def module_of(data: bytes) -> dict[str, Any]:
     """A module file as plain data, numbers as the texts they were; raises `ValueError`."""
-    found = json.loads(data, parse_float=str)
-    if not isinstance(found, dict) or not isinstance(found.get("constraints", []), list):
-        msg = "not a module: an object with a list of constraints is expected"
+    try:
+        found = json.loads(data, parse_float=str)
+    except RecursionError as exc:
+        msg = "not a module: it is nested too deeply"
+        raise ValueError(msg) from exc
+    if not isinstance(found, dict) or not isinstance(found.get("variables"), dict):
+        msg = "not a module: an object with variables is expected"
         raise ValueError(msg)  # noqa: TRY004  the caller knows one error for a wrong file
+    rules = found.get("constraints", [])
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        msg = "not a module: its constraints are a list of objects"
+        raise ValueError(msg)
+    if type(found.get("revision", 0)) is not int:
+        msg = "not a module: its revision is a whole number"
+        raise ValueError(msg)
     return found
 
 
