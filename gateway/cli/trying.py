@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from gateway.solver.backtest.compare import Comparison
 
 POLL_S = 0.2
+_NONE_MADE = (
+    "no decision was made meanwhile, so nothing is known of the module: is the gateway running on this state "
+    "folder, and does a point decide that often? `o3ctl status` tells"
+)
 _NS = 1_000_000_000
 
 
@@ -47,7 +51,10 @@ def try_file(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say of each live decision what a module would have said otherwise; the gateway is not changed."""
+    """Say of each live decision what a module would have said otherwise; the gateway is not changed.
+
+    Status 1 where no decision was made meanwhile.
+    """
     if not live:
         raise typer.BadParameter("say --live; for decisions on record there is o3ctl backtest")
     from gateway.cli import backtesting  # noqa: PLC0415  # z3, numpy, pydantic
@@ -65,6 +72,8 @@ def try_file(
                 print(follow.begins(), flush=True)
             follow.run(_until(ends))
             follow.ends(as_json=as_json, assumed=tags is None and config is None)
+            if not follow.found.decisions:
+                fail(f"o3ctl: {_NONE_MADE}")
         finally:
             stretcher.close()
     except StorageError as exc:

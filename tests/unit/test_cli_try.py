@@ -112,6 +112,22 @@ def test_the_verb_needs_live_and_answers_in_lines_of_json(
     assert last["summary"]["kinds"]["newly_refused"] == 1
 
 
+# Zero differences of zero decisions are no trial.
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_trial_in_which_nothing_was_decided_says_so_and_ends_with_1(
+    form: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "audit.sqlite", [decided(0, "45")])
+    module = changed(tmp_path, *TIGHTER)
+    monkeypatch.setattr(trying, "_until", lambda _ends: iter(()))
+    found = CliRunner().invoke(app, ["try", str(module), "--live", "--state-dir", str(tmp_path), *form])
+
+    assert found.exit_code == 1
+    assert "no decision was made meanwhile, so nothing is known of the module" in found.stderr
+    if form:
+        assert json.loads(found.stdout)["summary"]["decisions"] == 0
+
+
 def test_without_against_it_is_judged_with_the_modules_that_the_state_folder_has_in_force(
     tmp_path: Path,
 ) -> None:
