@@ -13,11 +13,13 @@ import structlog
 from gateway.config.keys import parse_duration
 from gateway.config.problems import nearest
 from gateway.core.clock import Clock
-from gateway.core.decision import DecisionId, Mode, PointId, Rejected, RequestClass
+from gateway.core.decision import DecisionId, Mode, PointId, Rejected
 from gateway.core.errors import GatewayError
 from gateway.core.tag import TagId
 from gateway.core.tagstore import TagStore
+from gateway.daemon import asked
 from gateway.daemon.access import Access, Role
+from gateway.daemon.asked import NotGivenError
 from gateway.daemon.binding import Bindings
 from gateway.daemon.modes import Modes
 from gateway.daemon.reporting import Reporter
@@ -119,10 +121,6 @@ class Coverages(Protocol):
         ...
 
 
-class _NotGivenError(GatewayError):
-    """A question lacks something or says something impossible."""
-
-
 class Asks:
     """One method a verb; a refusal is an answer with `error`, never an exception."""
 
@@ -183,7 +181,8 @@ class Asks:
             log.warning("ask_refused", verb=ask.verb, by=who, why=refusal)
             return Answer(id=ask.id, ok=False, error=refusal)
         try:
-            result = await self._verbs[ask.verb]({**ask.args, "_deadline_ms": ask.deadline_ms}, who, role)
+            _refuse_if(asked.refusal(ask.verb, ask.args))
+            result = await self._verbs[ask.verb](ask.args, who, role)
         except GatewayError as exc:
             return Answer(id=ask.id, ok=False, error=str(exc))
         except (TypeError, ValueError, OverflowError) as exc:
@@ -192,8 +191,19 @@ class Asks:
         return Answer(id=ask.id, ok=True, result=msgspec.to_builtins(result))
 
     async def decide(self, point: str, args: dict[str, Any], who: str) -> Any:  # noqa: ANN401  # a view, for MQTT
-        """`decide` for a front end inside this process that has authorised its requester."""
-        return await self._decide({**args, "point": point}, who, Role.OPERATOR)
+        """`decide` for a front end inside this process that has authorised its requester.
+
+        Raises `GatewayError` with what is wrong with the question.
+        """
+        if args.get("point", point) != point:
+            problem = f"asked of decision point `{point}`, and says it means `{args['point']}`"
+            raise NotGivenError(problem)
+        _refuse_if(asked.refusal("decide", args))
+        try:
+            return await self._decide({**args, "point": point}, who, Role.OPERATOR)
+        except (TypeError, ValueError, OverflowError) as exc:
+            problem = f"what it was given does not fit: {exc}"
+            raise NotGivenError(problem) from exc
 
     async def _status(self, _args: dict[str, Any], _who: str, _role: Role) -> object:
         return {
@@ -229,21 +239,20 @@ class Asks:
         audited = await self._audit.get(wanted)
         if audited is None:
             problem = f"no decision `{wanted}` is on record; list them with `o3ctl decisions`"
-            raise _NotGivenError(problem)
+            raise NotGivenError(problem)
         return decision_view(audited.record, audited.write_reason, self._store.definitions)
 
     async def _decide(self, args: dict[str, Any], who: str, _role: Role) -> object:
         lane = self._lane(args)
-        named = str(args.get("class") or "")
         deadline_ms = float(args.get("deadline_ms") or 0.0)
         if not 0.0 <= deadline_ms < math.inf:
             problem = f"a deadline of {deadline_ms:g} ms has no meaning"
-            raise _NotGivenError(problem)
+            raise NotGivenError(problem)
         ordered = Ordered(
             requested_by=who,
-            request_class=RequestClass[named] if named in RequestClass.__members__ else None,
+            request_class=asked.request_class(args.get("class")),
             deadline_s=deadline_ms / 1000 if deadline_ms else None,
-            what_if=self._numbers(args.get("what_if"), lane.point.settings.inputs, "input"),
+            what_if=asked.numbers(args.get("what_if"), lane.point.settings.inputs, "input"),
             proposal=self._wish(args.get("proposal"), lane.point.settings.outputs),
         )
         record = await lane.request(ordered)
@@ -258,7 +267,7 @@ class Asks:
         wanted = str(args.get("mode", ""))
         if wanted not in {m.value for m in Mode}:
             problem = f"`{wanted}` is not a mode; known: off, shadow, advisory, armed"
-            raise _NotGivenError(problem)
+            raise NotGivenError(problem)
         _refuse_if(await self._modes.set_mode(self._lane(args).point, Mode(wanted), who))
         return {"mode": wanted}
 
@@ -268,7 +277,7 @@ class Asks:
             problem = (
                 f"acknowledging `{source}` needs the role engineer; `{who}` is {role.name.lower()}: {why}"
             )
-            raise _NotGivenError(problem)
+            raise NotGivenError(problem)
         _refuse_if(await self._modes.acknowledge(source, who))
         return {}
 
@@ -276,7 +285,7 @@ class Asks:
         resume = bool(args.get("resume"))
         if resume and role < Role.ENGINEER:
             problem = f"resuming writes needs the role engineer; `{who}` is {role.name.lower()}"
-            raise _NotGivenError(problem)
+            raise NotGivenError(problem)
         _refuse_if(await self._modes.stop_writes(who, resume=resume))
         return {"writes_stopped": not resume}
 
@@ -304,14 +313,14 @@ class Asks:
         data = given.encode() if isinstance(given, str) else given
         if not isinstance(data, bytes):
             problem = "give the module file's bytes as `data`, and its file name as `name`"
-            raise _NotGivenError(problem)
+            raise NotGivenError(problem)
         if len(data) > LIMIT_BYTES:
             problem = f"a module has at most {LIMIT_BYTES} bytes, this one {len(data)}"
-            raise _NotGivenError(problem)
+            raise NotGivenError(problem)
         level = None if priority is None else int(priority)
         if level is not None and not 0 <= level <= _HIGHEST_PRIORITY:
             problem = f"a priority is a whole number from 0 to {_HIGHEST_PRIORITY}, not {level}"
-            raise _NotGivenError(problem)
+            raise NotGivenError(problem)
         name, shadow = str(args.get("name", "")), bool(args.get("shadow"))
         await self._runtime.load(name, data, who, priority=level, shadow=shadow)
         return self._runtime.states()
@@ -354,42 +363,23 @@ class Asks:
         if wanted not in self._lanes:
             known = ", ".join(f"`{p}`" for p in self._lanes)
             problem = f"unknown decision point `{wanted}`{nearest(wanted, self._lanes)}; known: {known}"
-            raise _NotGivenError(problem)
+            raise NotGivenError(problem)
         return self._lanes[wanted]
 
     def _wish(self, given: object, outputs: tuple[TagId, ...]) -> dict[TagId, Fraction] | None:
         """Wanted setpoints of every output, each one a register can hold; None when none were given."""
-        wanted = self._numbers(given, outputs, "output")
+        wanted = asked.numbers(given, outputs, "output")
         if wanted is None:
             return None
         missing = [tag for tag in outputs if tag not in wanted]
         if missing:
             problem = f"a wish names every output of the point; missing: {', '.join(missing)}"
-            raise _NotGivenError(problem)
+            raise NotGivenError(problem)
         for tag, value in wanted.items():
             self._store.definitions[tag].counts(value)  # raises what a register cannot hold
         return wanted
 
-    def _numbers(self, given: object, allowed: tuple[TagId, ...], what: str) -> dict[TagId, Fraction] | None:
-        """Exact numbers by tag from a question; None when it gave none."""
-        if not given:
-            return None
-        if not isinstance(given, dict):
-            problem = f"give {what}s as a table of tag and number"
-            raise _NotGivenError(problem)
-        numbers: dict[TagId, Fraction] = {}
-        for name, value in given.items():
-            if name not in allowed:
-                problem = f"`{name}` is not an {what} of this decision point; known: {', '.join(allowed)}"
-                raise _NotGivenError(problem)
-            try:
-                numbers[TagId(name)] = Fraction(int(value) if isinstance(value, bool) else str(value))
-            except (ValueError, ZeroDivisionError) as exc:
-                problem = f"`{value}` for `{name}` is not a number"
-                raise _NotGivenError(problem) from exc
-        return numbers
-
 
 def _refuse_if(why: str) -> None:
     if why:
-        raise _NotGivenError(why)
+        raise NotGivenError(why)

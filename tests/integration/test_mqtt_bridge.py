@@ -17,7 +17,7 @@ import pytest
 
 from gateway.core.clock import SystemClock
 from gateway.core.decision import PointId
-from gateway.core.errors import LinkBrokenError
+from gateway.core.errors import GatewayError, LinkBrokenError
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue
 from gateway.protocols.mqtt.bridge import Decide, MqttBridge
@@ -242,6 +242,21 @@ async def test_a_failing_pipeline_is_answered_undetermined_and_the_link_lives(tm
             await peer.publish("o3/test/decide/p", b"", reply_to="clients/1", correlation=correlation)
             assert json.loads((await peer.until("clients/1")).payload)["outcome"] == "undetermined"
         assert bridge.statistics().losses == 0
+
+
+async def test_a_question_that_cannot_be_meant_is_rejected_with_the_reason(tmp_path: Path) -> None:
+    async def puzzled(*_: object) -> dict[str, Any]:
+        raise GatewayError("`proposl` is unknown; did you mean `proposal`?")
+
+    port = free_port()
+    async with demo_broker(port, tmp_path), peer_at(port) as peer, running(port, puzzled) as bridge:
+        await peer.subscribe("clients/1")
+        await eventually(lambda: bridge.statistics().published >= 1)
+        await peer.publish("o3/test/decide/p", b'{"proposl": {}}', reply_to="clients/1", correlation=b"1")
+        answer = json.loads((await peer.until("clients/1")).payload)
+        assert answer["outcome"] == "rejected"
+        assert answer["reason"] == "`proposl` is unknown; did you mean `proposal`?"
+        assert bridge.statistics().requests_rejected == 1
 
 
 async def test_after_a_broker_restart_tags_and_verdicts_of_the_outage_arrive(tmp_path: Path) -> None:

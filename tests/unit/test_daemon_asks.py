@@ -12,7 +12,8 @@ from unittest.mock import Mock
 import pytest
 
 from gateway.config.model import GatewayConfig
-from gateway.daemon.access import Access
+from gateway.daemon.access import _NEEDS, Access
+from gateway.daemon.asked import MAY_SAY, NotGivenError
 from gateway.daemon.asks import Asks
 from gateway.link.messages import Answer, Ask
 from gateway.link.server import Peer
@@ -45,7 +46,7 @@ def asks(modes: object = None, operators: tuple[str, ...] = ()) -> Asks:
     )
 
 
-async def asked(verb: str, **args: Any) -> Answer:  # noqa: ANN401  # plain data
+async def asked(verb: str, /, **args: Any) -> Answer:  # noqa: ANN401  # plain data
     ask = Ask(id=1, verb=verb, args=args, deadline_ms=1000.0, user="")
     return await asks().answer(ask, Peer(uid=os.getuid(), user="anna", pid=1))
 
@@ -54,7 +55,8 @@ async def asked(verb: str, **args: Any) -> Answer:  # noqa: ANN401  # plain data
     "verb", ["decisions", "mode", "binding.print", "binding.show", "binding.sign", "decide"]
 )
 async def test_a_point_that_is_nowhere_is_an_error_that_names_the_nearest(verb: str) -> None:
-    answer = await asked(verb, point="tnak", mode="armed")
+    mode = {"mode": "armed"} if verb == "mode" else {}
+    answer = await asked(verb, point="tnak", **mode)
     assert not answer.ok
     assert answer.error == "unknown decision point `tnak`; did you mean `tank`?; known: `tank`"
 
@@ -64,6 +66,7 @@ async def test_a_point_that_is_nowhere_is_an_error_that_names_the_nearest(verb: 
     [
         ("mode", {"mode": "fast"}, "`fast` is not a mode; known: off, shadow, advisory, armed"),
         ("decide", {"deadline_ms": -1}, "a deadline of -1 ms has no meaning"),
+        ("decide", {"class": "P9"}, "`P9` is not a class of requests; known: P0, P1, P2"),
         ("decide", {"what_if": [1]}, "give inputs as a table of tag and number"),
         ("decide", {"what_if": {"X": 1}}, "`X` is not an input of this decision point; known: "),
         ("decide", {"proposal": {"X": 1}}, "`X` is not an output of this decision point; known: "),
@@ -79,9 +82,51 @@ async def test_a_point_that_is_nowhere_is_an_error_that_names_the_nearest(verb: 
 async def test_a_question_that_says_something_impossible_is_told_what(
     verb: str, args: dict[str, Any], said: str
 ) -> None:
-    answer = await asked(verb, point="tank", **args)
+    point = {} if verb == "runtime.load" else {"point": "tank"}
+    answer = await asked(verb, **point, **args)
     assert not answer.ok
     assert answer.error.startswith(said)
+
+
+# S20: a misspelled wish would let the model decide instead; `shadw` would put a module in force.
+@pytest.mark.parametrize(
+    ("verb", "args", "said"),
+    [
+        ("decide", {"proposl": {PUMP: "50"}}, "`proposl`; did you mean `proposal`?; it takes `class`, "),
+        ("runtime.load", {"data": b"{}", "shadw": True}, "`shadw`; did you mean `shadow`?; it takes "),
+        ("stop-writes", {"resum": True}, "`resum`; did you mean `resume`?; it takes `resume`"),
+        ("status", {"x": 1}, "`x`; it takes nothing"),
+        ("decide", {"_deadline_ms": 5.0}, "`_deadline_ms`; did you mean `deadline_ms`?"),
+    ],
+)
+async def test_a_word_that_nobody_reads_is_refused_with_the_nearest(
+    verb: str, args: dict[str, Any], said: str
+) -> None:
+    point = {"point": "tank"} if verb == "decide" else {}
+    answer = await asked(verb, **point, **args)
+    assert not answer.ok
+    assert answer.error.startswith(f"what `{verb}` was given is unknown to it: {said}")
+
+
+def test_what_each_verb_may_say_is_written_down() -> None:
+    verbs = set(asks()._verbs) | {"model.list", "model.load", "model.unload", "model.rollback"}
+    assert verbs == MAY_SAY.keys() == _NEEDS.keys()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"proposl": {}}, "did you mean `proposal`"),
+        ({"point": "other"}, "asked of decision point `tank`, and says it means `other`"),
+        ({"class": "P9"}, "`P9` is not a class of requests; known: P0, P1, P2"),
+        ({"deadline_ms": "soon"}, "what it was given does not fit"),
+    ],
+)
+async def test_a_front_end_in_this_process_is_told_what_cannot_be_meant(
+    args: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(NotGivenError, match=said):
+        await asks().decide("tank", args, "mqtt")
 
 
 async def test_decisions_of_a_known_point_or_of_all_are_no_error() -> None:

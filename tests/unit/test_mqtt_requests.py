@@ -56,6 +56,7 @@ def test_without_a_deadline_the_configured_one_applies() -> None:
         ({"payload": b'{"a": NaN}'}, "the payload is not JSON"),
         ({"payload": b'{"a":' * 5_000}, "the payload is not JSON"),
         ({"payload": b"\xff"}, "the payload is not JSON"),
+        ({"payload": b'{"deadline_ms": 50}'}, "deadline_ms is a user property of the message"),
         ({"user_properties": (("deadline_ms", "0"),)}, "expired"),
         ({"user_properties": (("deadline_ms", "-1"),)}, "expired"),
         ({"user_properties": (("deadline_ms", "nan"),)}, "deadline_ms"),

@@ -18,7 +18,7 @@ import structlog
 
 from gateway.core.clock import Clock
 from gateway.core.decision import PointId
-from gateway.core.errors import LinkBrokenError, LinkError
+from gateway.core.errors import GatewayError, LinkBrokenError, LinkError
 from gateway.core.health import PartHealth
 from gateway.core.tag import TagId, TagValue
 from gateway.protocols.mqtt import wire
@@ -56,7 +56,8 @@ class MqttStatistics:
 class MqttBridge:
     """Publishes what it is given and asks `decide` what it is asked. Never blocks its caller.
 
-    `decide(point, args, requested_by, deadline_ms)` is awaited to its end: it keeps the deadline itself.
+    `decide(point, args, requested_by, deadline_ms)` is awaited to its end: it keeps the deadline itself,
+    and raises `GatewayError` with what cannot be meant.
     All methods belong to the loop that runs `run`.
     """
 
@@ -266,6 +267,10 @@ class MqttBridge:
             return {"outcome": "rejected", "reason": "expired while it waited", "point": request.point}
         try:
             return await self._decide(PointId(request.point), request.args, request.requested_by, left_ms)
+        except GatewayError as exc:  # it says something that cannot be meant
+            self._rejected += 1
+            log.info("request_rejected", point=request.point, reason=str(exc))
+            return {"outcome": "rejected", "reason": str(exc), "point": request.point}
         except Exception as exc:  # one request's failure must not end the link
             log.exception("request_failed", point=request.point)
             return {"outcome": "undetermined", "reason": f"no verdict: {exc}", "point": request.point}

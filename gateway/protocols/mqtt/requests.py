@@ -70,6 +70,7 @@ class RequestDesk:
             try:
                 deadline_ms = self._deadline_ms(arrival)
                 args = json_object(arrival.payload)
+                reason = _deadline_in(args)
             except ValueError as exc:
                 reason = str(exc)
         if not reason and now - arrival.received_at >= deadline_ms / 1000:
@@ -145,6 +146,12 @@ class RequestDesk:
         names = [value for key, value in arrival.user_properties if key == "user"]
         claimed = "".join(c for c in names[0] if c.isprintable())[:64] if names else ""
         return f"mqtt (says `{claimed}`)" if claimed else "mqtt"
+
+
+def _deadline_in(args: dict[str, Any]) -> str:
+    return (
+        "deadline_ms is a user property of the message, not of its payload" if "deadline_ms" in args else ""
+    )
 
 
 Decided = DecideRequest | RequestRefused
