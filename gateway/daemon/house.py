@@ -52,6 +52,7 @@ from gateway.protocols.modbus.handover import HandOver
 from gateway.protocols.mqtt.bridge import MqttBridge
 from gateway.solver.analysis.apart import unkept
 from gateway.solver.in_force.comparing import Comparing
+from gateway.solver.rules.around import Around
 from gateway.solver.workers.pool import CheckerPool
 from gateway.storage.audit import AuditLog
 from gateway.storage.coverage import CoverageBook
@@ -171,7 +172,7 @@ class House:
             on_change=self._modules_changed,
             on_folder=self._folder_changed,
         )
-        self.comparing = Comparing(self.registry, unkept)
+        self.comparing = Comparing(self.registry, unkept, Around.of)
         self._told_modules = ToldModules()
         self.runtime = RuntimeVerbs(self.registry)
         self.overriding = OverrideVerbs(self.registry, config.modules.override_longest)

@@ -27,6 +27,7 @@ from gateway.core.override import Override
 from gateway.core.ports import CheckRequest, ProvedBand, StateSet
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.decoding.permitted_next import AtMost, Exactly, NotKnown, PermittedNext
+from gateway.solver.rules.around import Around
 from gateway.solver.rules.ruleset import RuleSet
 
 
@@ -118,6 +119,7 @@ class Compare(msgspec.Struct, frozen=True):
     new: tuple[str, str]
     tags: tuple[TagDefinition, ...]
     budget_s: float
+    around: Around
 
 
 class Done(msgspec.Struct, tag=True, frozen=True):

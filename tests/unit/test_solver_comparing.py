@@ -19,6 +19,7 @@ from gateway.solver.in_force.module_status import Held, ModuleStatus
 from gateway.solver.in_force.registry import Registry
 from gateway.solver.in_force.watcher import Content, FileSettled
 from gateway.solver.modules.module import Module
+from gateway.solver.rules.around import Around
 from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import LOWER_LEVEL
 from tests.unit.true_registry import TrueBench
@@ -46,7 +47,7 @@ class Solver:
         self.why = ""
         self.go = threading.Event()
 
-    def __call__(self, old: Module, new: Module) -> str:
+    def __call__(self, old: Module, new: Module, _around: Around) -> str:
         self.asked.append((old.revision, new.revision))
         assert self.go.wait(10)
         return self.why
@@ -57,7 +58,7 @@ class House:
         self.bench = TrueBench(root)
         self.registry: Registry[RuleSet] = self.bench.registry()
         self.solver = Solver()
-        self.comparing = Comparing(self.registry, self.solver)
+        self.comparing = Comparing(self.registry, self.solver, Around.of)
         self.changed = asyncio.Event()
         self.registry.on_change = self.changed.set
 
@@ -203,6 +204,18 @@ async def test_s24_a_tighter_revision_meanwhile_is_what_the_reworded_one_is_judg
 
 async def _held(house: House, text: str, file: str) -> Held:
     return await Acts(house.registry)._offer(file, text.encode(), "engineer", None)
+
+
+# A premise that held for the module alone may hold no more.
+async def test_s24_a_module_that_takes_a_premise_away_meanwhile_has_it_compared_again(house: House) -> None:
+    await house.registry.apply([settled(reworded(2))])
+    await house.begun()
+    bare = TEXT.replace('"id": "lower-level-limit"', '"id": "bare"').replace(', "physical": ["0", "36"]', "")
+    await house.registry.apply([settled(bare, "bare.json")])
+    house.solver.go.set()
+    await house.settles()
+    assert house.solver.asked == [(1, 2), (1, 2)]
+    assert house.status().revision == 2
 
 
 async def test_without_anybody_who_compares_a_reworded_module_waits_for_a_person(tmp_path: Path) -> None:

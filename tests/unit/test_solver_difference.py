@@ -8,21 +8,29 @@ from pathlib import Path
 
 import pytest
 
+from gateway.core.decision import Permitted, Refused
 from gateway.solver.analysis import apart, difference
 from gateway.solver.analysis.asking import Allowance
 from gateway.solver.in_force.comparing import Comparing
 from gateway.solver.in_force.watcher import Content, FileSettled
 from gateway.solver.in_force.weakening import weakens
 from gateway.solver.modules.module import Module
+from gateway.solver.rules.around import Around
 from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, module, rule_set
-from tests.unit.solver_small import rule, small
+from tests.unit.solver_small import Plant, judged, rule, small
 from tests.unit.true_registry import TrueBench
 
 
 def why(old: Module, new: Module, allowance: Allowance | None = None) -> str:
+    return why_among([old], old, new, allowance)
+
+
+def why_among(modules: list[Module], old: Module, new: Module, allowance: Allowance | None = None) -> str:
     given = allowance or Allowance()
-    return weakens(RuleSet.of((old,), 1), old, new, lambda a, b: difference.unkept(a, b, given))
+    return weakens(
+        RuleSet.of(modules, 1), old, new, lambda a, b, around: difference.unkept(a, b, given, around)
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +132,7 @@ def test_s24_over_budget_is_a_weakening_and_never_fine() -> None:
 def test_s24_structure_is_judged_before_any_proof() -> None:
     asked: list[str] = []
 
-    def ask(one: Module, _other: Module) -> str:
+    def ask(one: Module, _other: Module, _around: Around) -> str:
         asked.append(one.id)
         return ""
 
@@ -203,6 +211,32 @@ def test_the_difference_of_a_lower_limit_of_the_demo_is_told_in_plant_terms() ->
     )
 
 
+# S3: what one module vouches for is no premise where another one that knows the tag does not.
+def test_s24_limits_that_another_module_does_not_vouch_for_prove_no_tightening() -> None:
+    limits = {"q": {"physical": ["0", "36"]}}
+    old = small("p + 1*q <= 57", variables=limits)
+    new = small("p <= 20", variables=limits, revision=2)
+    other = small(rule("q <= 40", monitor=True), id="other")
+    plant = Plant(q=38.0, old={"P": "19"}, new={"P": "20"})
+    assert isinstance(judged((old, other), plant).verdict, Refused)
+    assert isinstance(judged((new, other), plant).verdict, Permitted)
+
+    assert why(old, new) == ""
+    assert "would permit" in why_among([old, other], old, new)
+    assert "would permit" in apart.unkept(old, new, Around.of(RuleSet.of([old, other], 1), old, new))
+
+
+# Where another module predicts the tag, its states may lie beyond the limits a reading is held to.
+def test_s24_limits_of_what_another_module_predicts_prove_no_tightening() -> None:
+    limits = {"q": {"physical": ["0", "36"]}}
+    old, new = (small(rule(r, always=True), variables=limits) for r in ("p + 1*q <= 57", "p <= 20"))
+    moves = small(rule("q <= 40", monitor=True), id="moves", variables=limits, dynamics={"q": "q + 0.1*p"})
+    assert why(old, new) == ""
+    assert "would permit" in difference.unkept(
+        old, new, Allowance(), Around.of(RuleSet.of([old, moves], 1), old, new)
+    )
+
+
 # S24 from the folder on: a reworded limit is in force once it is compared, a wider one waits and says why.
 @pytest.mark.parametrize(
     ("limit", "state", "why"),
@@ -217,7 +251,7 @@ async def test_s24_a_reworded_file_is_in_force_without_a_person_only_where_it_is
     registry = TrueBench(tmp_path).registry()
     told = asyncio.Event()
     registry.on_change = told.set
-    comparing = asyncio.create_task(Comparing(registry, apart.unkept).run(), name="compare")
+    comparing = asyncio.create_task(Comparing(registry, apart.unkept, Around.of).run(), name="compare")
     text = LOWER_LEVEL.read_text()
     new = text.replace('"revision": 1', '"revision": 2').replace(
         '"require": "level <= 3.2"', f'"require": "{limit}"'

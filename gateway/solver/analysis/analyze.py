@@ -117,8 +117,21 @@ def _difference(wanted: Wanted, allowance: Allowance) -> Iterator[Finding]:
     old = next((m for m in wanted.active if m.id == wanted.module.id), None)
     if old is None or old.digest == wanted.module.digest:
         return
-    why = weakens(None, old, wanted.module, lambda before, after: difference.unkept(before, after, allowance))
+    why = weakens(
+        _in_force(wanted.active),
+        old,
+        wanted.module,
+        lambda before, after, around: difference.unkept(before, after, allowance, around),
+    )
     yield from difference.examine(old, wanted.module, [why] if why else [], allowance)
+
+
+def _in_force(active: Sequence[Module]) -> RuleSet | None:
+    """None where they do not fit each other."""
+    try:
+        return RuleSet.of(active, 0)
+    except ModuleRefusedError:
+        return None
 
 
 def _together(wanted: Wanted) -> RuleSet:

@@ -11,6 +11,7 @@ import structlog
 from gateway.core.tag import TagDefinition
 from gateway.solver.analysis.findings import NOT_KNOWN
 from gateway.solver.modules.module import Module
+from gateway.solver.rules.around import Around
 from gateway.solver.wire import Compare, comparisons, encoder
 
 log = structlog.get_logger().bind(component="registry")
@@ -20,12 +21,15 @@ _START_S = 10.0  # for a busy machine to start a process
 _MEMORY_BYTES = 1 << 30
 
 
-def unkept(old: Module, new: Module) -> str:
+_ALONE = Around()
+
+
+def unkept(old: Module, new: Module, around: Around = _ALONE) -> str:
     """Why `new` may not demand all that `old` does; empty where it is proved that it does. Blocks."""
     tags: dict[str, TagDefinition] = {}
     for module in (old, new):
         tags |= {v.tag: v.definition for v in module.variables.values()}
-    ask = Compare((old.source, old.text), (new.source, new.text), tuple(tags.values()), BUDGET_S)
+    ask = Compare((old.source, old.text), (new.source, new.text), tuple(tags.values()), BUDGET_S, around)
     try:
         done = subprocess.run(  # noqa: S603  our own module
             [sys.executable, "-m", __spec__.name],
@@ -54,7 +58,7 @@ def main() -> None:
     ask = comparisons.decode(sys.stdin.buffer.read())
     known = {d.id: d for d in ask.tags}
     old, new = (compile_module(text.encode(), name, known) for name, text in (ask.old, ask.new))
-    sys.stdout.write(difference.unkept(old, new, Allowance(seconds=ask.budget_s)))
+    sys.stdout.write(difference.unkept(old, new, Allowance(seconds=ask.budget_s), ask.around))
 
 
 if __name__ == "__main__":

@@ -27,9 +27,11 @@ from gateway.solver.language.affine import (
     symbols,
 )
 from gateway.solver.modules.module import Module
+from gateway.solver.rules.around import Around
 from gateway.solver.rules.canonical import formula_text
 from gateway.solver.rules.ruleset import Rule, RuleSet
 
+_ALONE = Around()
 _RANK = {"informational": 0, "standard": 1, "critical": 2}
 
 
@@ -241,9 +243,12 @@ def _robust(rules: RuleSet, formula: Formula) -> Formula:
             return Some(tuple(_robust(rules, part) for part in formula.parts))
 
 
-def unkept(old: Module, new: Module, allowance: Allowance) -> str:
-    """Why `new` may not demand all that `old` does; empty where it is proved that it does."""
-    for found in not_kept(RuleSet.of([old], 0), RuleSet.of([new], 0), allowance):
+def unkept(old: Module, new: Module, allowance: Allowance, around: Around = _ALONE) -> str:
+    """Why `new` may not demand all that `old` does; empty where it is proved that it does.
+
+    `around`: the modules in force, of which `old` is one.
+    """
+    for found in not_kept(around.seen(old), around.seen(new), allowance):
         name = found.rule.constraint.id
         if found.unknown:
             return f"whether `{name}` still demands all that it did is {NOT_KNOWN}"

@@ -7,6 +7,7 @@ what it waits for, and other files come into force as ever.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -15,6 +16,8 @@ import structlog
 from gateway.solver.in_force.module_status import Held, Waiting
 from gateway.solver.in_force.registry import Registry
 from gateway.solver.in_force.weakening import Unkept
+from gateway.solver.modules.module import Module
+from gateway.solver.rules.around import Around
 
 log = structlog.get_logger().bind(component="registry")
 
@@ -27,6 +30,7 @@ class Comparing(Generic[R]):
 
     registry: Registry[R]
     unkept: Unkept  # may block for seconds
+    around: Callable[[R | None, Module, Module], Around]  # among what is in force, old, new
 
     def __post_init__(self) -> None:
         self.registry.staging.compares = True
@@ -40,13 +44,19 @@ class Comparing(Generic[R]):
             while (found := self._next()) is not None:
                 name, waiting, offer = found
                 old = registry.sets.active.get(name)
-                why = (
-                    await asyncio.to_thread(self.unkept, old.module, offer.module) if old is not None else ""
-                )
+                around, why = self._around(old, offer), ""
+                if old is not None:
+                    why = await asyncio.to_thread(self.unkept, old.module, offer.module, around)
                 async with registry.lock:
+                    if self._around(old, offer) != around:
+                        continue  # a module that came meanwhile takes a premise away, or brings one
                     if registry.book.waiting.get(name) is waiting:
                         await self._compared(name, waiting, offer, old, why)
                         registry.changed()
+
+    def _around(self, old: Held | None, offer: Held) -> Around:
+        modules = (old or offer).module, offer.module
+        return self.around(self.registry.rule_set, *modules)
 
     def _next(self) -> tuple[str, Waiting, Held] | None:
         """A module whose change waits to be compared."""

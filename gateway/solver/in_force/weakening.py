@@ -14,13 +14,14 @@ from fractions import Fraction
 from gateway.solver.in_force.changes import Reworded
 from gateway.solver.language.affine import Atom, Every, Form, Formula, Quadratic, Some
 from gateway.solver.modules.module import Interval, Module, Variable
+from gateway.solver.rules.around import Around
 from gateway.solver.rules.ruleset import BackupStep, Rule, RuleSet
 
 _OF_VARIABLES = (".range", ".min_on", ".min_off")
 _RANK = {"informational": 0, "standard": 1, "critical": 2}
 
 
-Unkept = Callable[[Module, Module], str]  # old, new: why not all is demanded that was; empty: it is
+Unkept = Callable[[Module, Module, Around], str]  # old, new: why not all is demanded that was; empty: it is
 
 
 def weakens(
@@ -42,7 +43,7 @@ def weakens(
     why = next(_lost(before, after), "") or next(_premises_added(in_force or before, new, old), "")
     if why or not (reworded := next(_reworded(before, after), "")):
         return why
-    return Reworded(reworded) if unkept is None else unkept(old, new)
+    return Reworded(reworded) if unkept is None else unkept(old, new, Around.of(in_force or before, old, new))
 
 
 def implies(new: Formula, old: Formula) -> bool:
