@@ -21,7 +21,7 @@ PLAIN = [{"p": "ramp(0, 10)"}, {"r": "ramp(40, 8)"}, {"h": False}, {"s": "idle"}
 RESTING = {"backup": PLAIN, "terminal": ["l <= 2.1", "l >= 1.7"], "horizon": 6}
 
 
-def _rule(chance: random.Random) -> str | dict[str, object]:
+def any_rule(chance: random.Random) -> str | dict[str, object]:
     one, other = chance.choice(["p", "r"]), chance.choice(["p", "r"])
     first, second, limit = chance.choice([1, 1, 2, 3]), chance.choice([1, 1, 2, 3]), chance.randrange(150)
     shapes: list[str | dict[str, object]] = [
@@ -72,7 +72,7 @@ def test_nothing_permitted_is_left_out_and_exact_answers_hold_nothing_else(seed:
         held_s=chance.choice([10.0, 1_000.0]),
         effect_delay_s=chance.choice([0.0, 0.3, 1.1]),
     )
-    found = Enumerated(rules(*(_rule(chance) for _ in range(chance.randrange(2, 6))), **more), here)
+    found = Enumerated(rules(*(any_rule(chance) for _ in range(chance.randrange(2, 6))), **more), here)
     order = list(ORDER)
     chance.shuffle(order)
 

@@ -27,11 +27,13 @@ from gateway.solver.repairing.demands import Demands
 from gateway.solver.repairing.domains import domains, held, registers, turned, within
 from gateway.solver.repairing.linear import LinearProgram
 from gateway.solver.repairing.search import Allowance, fulfilled, nearest
+from gateway.solver.repairing.slopes import Slopes
 from gateway.solver.rules.ruleset import RuleSet
 
 log = structlog.get_logger().bind(component="solver")
 
 _MOST_TRIES = 16  # proposals judged for one repair
+_MOST_LOOKED_AT = 64  # blocks that guesses had left out
 _MOST_PARTS = 256  # of the counts looked at for one of them: some 0.1 ms each
 _MOST_TURNED = 64  # combinations of switches
 _MOST_ON_THE_WAY = 4
@@ -113,7 +115,9 @@ class _Look:
     program: LinearProgram
     aim: Aim = field(init=False)
     allowed: tuple[Spans, ...] = field(init=False)
+    slopes: Slopes = field(init=False)
     known: list[Condition] = field(init=False)  # what every permitted block fulfils
+    guesses: list[Condition] = field(default_factory=list)  # what permitted blocks mostly fulfil
     exact: bool = field(init=False)  # every block that does is permitted
     nothing: bool = False  # it was shown that no block is left
     last: Counts | None = None  # refused by the judge
@@ -123,6 +127,7 @@ class _Look:
         asked = self.asked
         self.aim = Aim.of(self.rules, asked.facts, asked.wanted)
         self.allowed = domains(self.rules, asked.facts, asked.wanted, asked.restraint)
+        self.slopes = Slopes(self.rules, asked.prepared, asked.facts)
         self.known, why = self.demands.everywhere(asked.facts)
         self.exact = not why
         if not self.exact:
@@ -141,23 +146,60 @@ class _Look:
 
     def into(self, room: _Room) -> Answer:
         """The nearest permitted proposal in one room."""
+        found = self._led(room)
+        if self.nothing or not self.guesses or isinstance(found, Disagreed):
+            return found
+        return self._one_by_one(room, found)
+
+    def _led(self, room: _Room) -> Answer:
+        """What is found with the help of guesses: where there were some, something else may be nearer."""
+        self.guesses = []
         while self.tries < _MOST_TRIES:
             counts, complete = self._nearest(room)
             if counts is None:
-                self.nothing = self.nothing or (complete and room.everything)
+                self.nothing = complete and room.everything and not self.guesses
                 return None
             if self.asked.late():
                 return None
-            self.tries += 1
-            candidate = as_proposal(self.asked.proposal, registers(self.rules, counts))
-            judged = self.asked.judge(candidate)
+            judged = self._judged(counts)
             if judged.permitted:
-                return candidate
+                return self._proposal(counts)
             if self.exact and not judged.undecided:
                 return _disagreed("the judge refuses what fulfils every condition of the repair")
             self.last = counts
-            self._learn(judged, counts)
+            if not self._learn(judged, counts):
+                self.guesses += self.slopes.cuts(counts, room.allowed)
         return None
+
+    def _one_by_one(self, room: _Room, found: Answer) -> Answer:
+        """What was found, or something nearer, or anything, that the guesses had left out."""
+        self.guesses = []
+        farthest = self.aim.key(_counts(self.rules, found)) if isinstance(found, Proposal) else None
+        doubtful: list[Counts] = []
+        for _ in range(_MOST_LOOKED_AT):
+            counts, complete = self._nearest(room)
+            if counts is None:
+                self.nothing = complete and room.everything and not doubtful
+                break
+            if self.asked.late() or (farthest is not None and self.aim.key(counts) >= farthest):
+                break
+            if not self.slopes.holds(counts):
+                doubtful.append(counts)
+            elif self._judged(counts).permitted:
+                return self._proposal(counts)
+            self.known.append(_not(counts))
+        if found is None:
+            while doubtful and self.tries < _MOST_TRIES and not self.asked.late():
+                if self._judged(counts := doubtful.pop(0)).permitted:
+                    return self._proposal(counts)
+        return found
+
+    def _proposal(self, counts: Counts) -> Proposal:
+        return as_proposal(self.asked.proposal, registers(self.rules, counts))
+
+    def _judged(self, counts: Counts) -> Judgement:
+        self.tries += 1
+        return self.asked.judge(self._proposal(counts))
 
     def on_the_way(self) -> Answer:
         """A permitted proposal between the values in force and what was asked, or nearer than that one."""
@@ -209,7 +251,7 @@ class _Look:
         best: Counts | None = None
         fewest = 0
         allowance = Allowance(_MOST_PARTS, self.asked.late)
-        conditions = [*self.known, *room.conditions]
+        conditions = [*self.known, *self.guesses, *room.conditions]
         for number, (many, allowed) in enumerate(turned(self.rules, room.allowed, self.asked.wanted)):
             if best is not None and many > fewest:
                 return best, True
@@ -222,17 +264,24 @@ class _Look:
                 best, fewest = found, many
         return best, not allowance.spent
 
-    def _learn(self, judged: Judgement, counts: Counts) -> None:
-        """What a refusal says of every block; where that leaves this one in, that it is not this one."""
+    def _learn(self, judged: Judgement, counts: Counts) -> bool:
+        """What a refusal says of every block; where that leaves this one in, that too: False."""
         new = [
             condition
             for shown in judged.violated
             for condition in self.demands.at(self.asked.facts, shown.finding.witness)
         ]
         self.known += [condition for condition in dict.fromkeys(new) if condition not in self.known]
-        if all(fulfilled(condition, counts) for condition in self.known):
-            sides = ((line({k: 1}, c - 1), line({k: -1}, -c - 1)) for k, c in enumerate(counts))
-            self.known.append(one_of(itertools.chain.from_iterable(sides)))
+        if not all(fulfilled(condition, counts) for condition in self.known):
+            return True
+        self.known.append(_not(counts))
+        return False
+
+
+def _not(counts: Counts) -> Condition:
+    """That a block is another one."""
+    sides = ((line({k: 1}, c - 1), line({k: -1}, -c - 1)) for k, c in enumerate(counts))
+    return one_of(itertools.chain.from_iterable(sides))
 
 
 def _disagreed(reason: str) -> Disagreed:
