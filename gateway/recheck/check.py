@@ -103,7 +103,24 @@ def _courses(scene: Scene, walker: Walker, samples: int, chance: random.Random) 
             if scene.timing.acting and not unchanged:
                 switches |= {delay * chance.randrange(1, _EIGHTHS) / _EIGHTHS}
             for switch in [Fraction(0)] if unchanged else sorted(switches):
-                walker.walk(world, course, switch)
+                for falls in _falls(scene, switch, chance):
+                    walker.walk(world, course, switch, falls)
+
+
+def _falls(scene: Scene, switch: Fraction, chance: random.Random) -> Sequence[Fraction | None]:
+    """When the backup takes over: at the effect, at the end of the proposal's time, and some time between.
+
+    Also a little later, as the PLC waits before it falls back (S11).
+    """
+    timing = scene.timing
+    if not scene.book.terminal:
+        return (None,)
+    if not timing.acting:  # the snapshot only
+        return (Fraction(0),)
+    latest = timing.end + scene.question.patience_s
+    between = switch + (latest - switch) * chance.randrange(1, _EIGHTHS) / _EIGHTHS
+    instants = [at for at in timing.cuts[1 : timing.acting] if at > switch]
+    return tuple(dict.fromkeys([switch, timing.end, chance.choice([between, latest, *instants])]))
 
 
 def declared(scene: Scene, question: Question) -> Iterator[Breach]:

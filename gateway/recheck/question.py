@@ -16,6 +16,7 @@ from gateway.recheck.unknowns import Key, Unknowns, range_of, roaming_of
 from gateway.recheck.walk import Timing, Walker, timing
 
 _MOST_OLD = 4096
+_PATIENCE_S = Fraction(4)  # period, lease time-out and scan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,9 @@ class Question:
     """What is to be checked. All values are by tag, in engineering units.
 
     `inputs` are the intervals that hold the true state at acquisition. `previous` lists the values that may
-    be in force. The proposal takes effect somewhere in `effect_delay_s` and then acts for `hold_s`.
+    be in force. The proposal takes effect somewhere in `effect_delay_s` and then acts for `hold_s`. Where
+    there is a `terminal` set the PLC may fall back to the backup at any moment from the effect on, at the
+    latest `patience_s` after the proposal's time (S11).
 
     `held_s` is how long an action has had its value; what is not in it has no minimum times to keep.
     `history` adds values that ceased, with the seconds since. `good` and `age_s` are of measured variables;
@@ -38,6 +41,7 @@ class Question:
     held_s: Mapping[str, Fraction] = field(default_factory=dict)
     hold_s: Fraction = Fraction(1)
     effect_delay_s: Fraction = Fraction(1)
+    patience_s: Fraction = _PATIENCE_S
     good: Mapping[str, bool] = field(default_factory=dict)
     age_s: Mapping[str, Fraction] = field(default_factory=dict)
     previous_inputs: Mapping[str, Range] = field(default_factory=dict)

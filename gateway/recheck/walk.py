@@ -1,14 +1,16 @@
 """One course of events walked through instant by instant, every rule judged on the way.
 
 Between two instants everything moves on a straight line: along the old values' dynamics until the proposal
-acts, along the proposal's after it. Instants are whole steps, the effect delay and the end of the hold.
+acts, along the proposal's after it, along the backup's once that has taken over. Instants are whole steps,
+the effect delay and the end of the hold; behind that the steps of the backup. Where something takes over
+between two of them rules are judged there, too. The backup moves when it takes over, and once a step after.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -22,32 +24,26 @@ Acting = list[tuple[int, int]]  # place, value in the course's unit
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """From one instant to the next: parts of it, of `whole` of a step, with the old and the new values."""
-
-    old: int
-    new: int
-    whole: int
-
-
-@dataclass(frozen=True, slots=True)
 class Timing:
-    """Instants of a course; from `acting` on the backup acts, for a step each. `delay`: the latest effect."""
+    """Instants of a course; from `acting` on the proposal has had its time. `delay`: the latest effect."""
 
     cuts: tuple[Fraction, ...]
     acting: int
     step: Fraction
     delay: Fraction
 
-    def segments(self, switch: Fraction) -> list[Segment]:
-        """What acts between the instants when the proposal takes effect at `switch`."""
-        found = []
-        for before, after in itertools.pairwise(self.cuts[: self.acting + 1]):
-            old = max(Fraction(0), min(switch, after) - before) / self.step
-            new = (after - before) / self.step - old
-            whole = math.lcm(old.denominator, new.denominator)
-            found.append(Segment(int(old * whole), int(new * whole), whole))
-        return found
+    @property
+    def end(self) -> Fraction:
+        """Of the proposal's time."""
+        return self.cuts[self.acting]
+
+    def moves(self, falls: Fraction, k: int) -> Iterator[Fraction]:
+        """When in a segment the backup moves that takes over at `falls`; its end is the next one's."""
+        before, after = self.cuts[k], self.cuts[k + 1]
+        at = falls + self.step * max(0, math.ceil((before - falls) / self.step))
+        while at < after:
+            yield at
+            at += self.step
 
 
 def timing(step: Fraction, horizon: int, terminal: int, delay: Fraction, hold: Fraction) -> Timing:
@@ -81,29 +77,28 @@ class Walker:
         self.snapshot, self.always = list(self.book.snapshot), list(self.book.always)
         self.as_before = [rule for rule in self.always if not rule.past]
 
-    def walk(self, world: World, course: Course, switch: Fraction) -> None:
-        """One course of events in which the proposal takes effect at `switch`."""
+    def walk(self, world: World, course: Course, switch: Fraction, falls: Fraction | None = None) -> None:
+        """One course of events in which the proposal takes effect at `switch`.
+
+        The backup takes over at `falls`, not before that; None: it does not.
+        """
         self.runs += 1
         old = [(self._place(tag), value) for (of, tag), value in course.at_first.items() if of == "old"]
         new = list({**dict(old), **{self._place(tag): value for tag, value in self.proposal.items()}}.items())
-        run = _Run(self, world, course, [0] * (len(self.book.layout.places) + 1))
+        run = _Run(self, world, course, [0] * (len(self.book.layout.places) + 1), old, new, switch, falls)
         run.begin()
         if switch:
             run.judge(self.as_before, old, Fraction(0))
         else:
             run.judge(self.snapshot, new, Fraction(0))
             run.judge(self.always, new, Fraction(0))
-        for k, segment in enumerate(self.timing.segments(switch)):
-            until = self.timing.cuts[k + 1]
-            run.advance(k, segment, old, new, switch)
-            if switch >= until:
-                run.judge(self.as_before, old, until)
-            if switch <= until:
-                run.judge(self.always, new, until)
-        if self.timing.acting:
-            run.judge(self.book.safe, new, self.timing.cuts[self.timing.acting])
-        if self.book.terminal:
-            run.back(new)
+        segments = self.timing.acting if falls is None else len(self.timing.cuts) - 1
+        for k in range(segments):
+            run.through(k)
+            if k + 1 == self.timing.acting and run.backed is None:
+                run.judge(self.book.safe, new, self.timing.end)
+        if falls is not None:
+            run.judge(self.book.terminal, run.acting if segments else new, self.timing.cuts[-1])
 
     def forget(self, rule: Rule) -> None:
         """A rule that was found to fail is not judged again."""
@@ -120,12 +115,19 @@ class _Run:
     world: World
     course: Course
     e: Units
+    old: Acting
+    new: Acting
+    switch: Fraction
+    falls: Fraction | None
+    backed: dict[int, int] | None = None  # what the backup does, once it does
+    acting: Acting = field(init=False)
     finer: int = 1  # units now per unit of the course
     roaming: list[tuple[int, Sequence[int], Sequence[int]]] = field(default_factory=list)
     disturbing: list[tuple[int, Sequence[int]]] = field(default_factory=list)
 
     def begin(self) -> None:
         """The snapshot."""
+        self.acting = self.old if self.switch else self.new
         layout, e, course = self.walker.book.layout, self.e, self.course
         e[0] = self.walker.unit
         for place, value in self.walker.fixed.items():
@@ -159,44 +161,83 @@ class _Run:
         for place, value in acting:
             e[place] = value * self.finer
 
-    def advance(self, k: int, segment: Segment, old: Acting, new: Acting, switch: Fraction) -> None:
-        """To the next instant."""
-        e, world = self.e, self.world
-        for place, _, means in self.roaming:
-            e[place] = means[k] * self.finer
-        for place, values in self.disturbing:
-            e[place] = values[k] * self.finer
-        before = [e[place] for place, _, _ in world.moving]
-        ways = []
-        for acting, part in ((old, segment.old), (new, segment.new)):
-            if part:
-                self._act(e, acting)
-                ways.append([part * (of(e) * ratio - e[at] * world.share) for at, of, ratio in world.moving])
-        times = world.share * segment.whole
+    def through(self, k: int) -> None:
+        """To the next instant; rules are judged there, and where something takes over on the way."""
+        timing, world = self.walker.timing, self.world
+        start, until = timing.cuts[k], timing.cuts[k + 1]
+        moves = set(timing.moves(self.falls, k)) if self.falls is not None else set[Fraction]()
+        turns = sorted({start, *moves, *([self.switch] if start < self.switch < until else [])})
+        if start >= self.switch and self.backed is None:
+            self.acting = self.new
+        if start in moves:
+            self._take_over(start)
+        parts = [(after - at) / timing.step for at, after in itertools.pairwise([*turns, until])]
+        whole = math.lcm(*(part.denominator for part in parts))
+        times = world.share * whole
+        self._during(k)
+        state = [self.e[place] * times for place, _, _ in world.moving]
+        for at, part in zip(turns, parts, strict=True):
+            if at > start:
+                self._turn(k, at, state, times, moves)
+            self._act(self.e, self.acting)
+            ways = (of(self.e) * ratio - self.e[place] * world.share for place, of, ratio in world.moving)
+            state = [here + int(part * whole) * way for here, way in zip(state, ways, strict=True)]
         self._refine(times)
-        if segment.old and segment.new:
-            self._at_switch(
-                k, [b * times + w for b, w in zip(before, ways[0], strict=True)], old, new, switch
-            )
-        for index, (place, _, _) in enumerate(world.moving):
-            self.e[place] = before[index] * times + sum(way[index] for way in ways)
+        for (place, _, _), value in zip(world.moving, state, strict=True):
+            self.e[place] = value
         for place, path, _ in self.roaming:
             self.e[place] = path[k + 1] * self.finer
         if self.e[0].bit_length() > _LONGEST:
             self._coarsen()
+        self._judge_at(until)
 
-    def _at_switch(self, k: int, state: Sequence[int], old: Acting, new: Acting, switch: Fraction) -> None:
-        """The moment inside a segment at which the new values take over."""
+    def _during(self, k: int) -> None:
+        """What the dynamics see of all that they do not move."""
+        for place, _, means in self.roaming:
+            self.e[place] = means[k] * self.finer
+        for place, values in self.disturbing:
+            self.e[place] = values[k] * self.finer
+
+    def _judge_at(self, until: Fraction) -> None:
+        walker = self.walker
+        if self.backed is not None:
+            self.judge(walker.as_before, self.acting, until)
+            return
+        if self.switch >= until:
+            self.judge(walker.as_before, self.old, until)
+        if self.switch <= until:
+            self.judge(walker.always, self.new, until)
+
+    def _turn(
+        self, k: int, at: Fraction, state: Sequence[int], times: int, moves: Collection[Fraction]
+    ) -> None:
+        """A moment inside a segment at which something takes over; the way there goes on from its start."""
+        kept, finer = list(self.e), self.finer
+        self._refine(times)
         cuts = self.walker.timing.cuts
-        share = (switch - cuts[k]) / (cuts[k + 1] - cuts[k])
+        share = (at - cuts[k]) / (cuts[k + 1] - cuts[k])
         for (place, _, _), value in zip(self.world.moving, state, strict=True):
             self.e[place] = value
         for place, path, _ in self.roaming:
             way = path[k + 1] - path[k]
             gone = abs(way) * share.numerator // share.denominator
             self.e[place] = (path[k] + (gone if way >= 0 else -gone)) * self.finer
-        self.judge(self.walker.as_before, old, switch)
-        self.judge(self.walker.always, new, switch)
+        if at == self.switch:
+            self.judge(self.walker.as_before, self.old, at)
+            self.acting = self.new
+        if self.backed is None:
+            self.judge(self.walker.always, self.new, at)
+        else:
+            self.judge(self.walker.as_before, self.acting, at)
+        if at in moves:
+            self._take_over(at)
+        self.e[:], self.finer = kept, finer
+
+    def _take_over(self, at: Fraction) -> None:
+        """A move of the backup."""
+        self.backed = self._backed(dict(self.acting))
+        self.acting = list(self.backed.items())
+        self.judge(self.walker.as_before, self.acting, at)
 
     def _refine(self, times: int) -> None:
         self.e[:] = [value * times for value in self.e]
@@ -206,18 +247,6 @@ class _Run:
         common = math.gcd(self.finer, *self.e)
         self.e[:] = [value // common for value in self.e]
         self.finer //= common
-
-    def back(self, acting: Acting) -> None:
-        """The backup for the rest of the horizon, and the terminal set at its end."""
-        timing = self.walker.timing
-        now = dict(acting)
-        for k in range(timing.acting, len(timing.cuts) - 1):
-            now = self._backed(now)
-            steps = list(now.items())
-            self.judge(self.walker.as_before, steps, timing.cuts[k])
-            self.advance(k, Segment(0, 1, 1), [], steps, timing.cuts[k])
-            self.judge(self.walker.as_before, steps, timing.cuts[k + 1])
-        self.judge(self.walker.book.terminal, list(now.items()), timing.cuts[-1])
 
     def _backed(self, acting: Mapping[int, int]) -> dict[int, int]:
         """What the backup writes, reading what the sensors may show (S1)."""

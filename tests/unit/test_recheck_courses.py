@@ -275,7 +275,7 @@ def test_s18_every_value_that_may_be_in_force_is_judged() -> None:
     assert violated(text, question) == {"s.order"}
 
 
-# ---- the backup and its terminal set ----
+# ---- the backup: more in `test_recheck_backup` ----
 
 DRAIN = {
     "dynamics": {"x": "x + p - 1"},
@@ -283,22 +283,6 @@ DRAIN = {
     "terminal": ["x <= 2.2"],
     "horizon": 3,
 }
-
-
-def test_s1_the_backup_carries_the_state_into_the_terminal_set() -> None:
-    text = small({"x": {**X, "error": "0"}, "p": P}, rule("x <= 5.2", always=True), **DRAIN)
-    assert violated(text, asked(x=("4.2", "4.2"), p=("2", "2"))) == set()  # 5.2, 4.2, 3.2, 2.2
-    assert violated(text, asked(x=("4.21", "4.21"), p=("2", "2"))) == {"r", "terminal[1]"}
-    shorter = text.replace('"horizon": 3', '"horizon": 2')
-    assert violated(shorter, asked(x=("4.2", "4.2"), p=("2", "2"))) == {"terminal[1]"}
-
-
-def test_s1_the_backup_acts_by_what_the_sensor_shows() -> None:
-    text = small({"x": {**X, "error": "0.3"}, "p": P}, rule("x <= 9", always=True), **DRAIN)
-    one_step = text.replace('"horizon": 3', '"horizon": 1')
-    # At 2.1 the backup should stop p; a sensor that shows 1.8 keeps p at 2, and x rises to 3.1.
-    assert violated(one_step, asked(x=("1.1", "1.1"), p=("2", "2"))) == {"terminal[1]"}
-    assert violated(one_step.replace('"0.3"', '"0"'), asked(x=("1.1", "1.1"), p=("2", "2"))) == set()
 
 
 def test_long_horizons_take_out_common_factors(monkeypatch: pytest.MonkeyPatch) -> None:
