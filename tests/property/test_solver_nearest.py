@@ -1,4 +1,4 @@
-"""Seeded rule sets of every kind of rule: repairs that may lie anywhere, against every block judged in full."""
+"""Seeded rule sets of every kind of rule: repairs that may lie anywhere, against every block judged."""
 
 from __future__ import annotations
 
