@@ -116,14 +116,22 @@ def model_inspect(
     tensors: Annotated[bool, typer.Option("--tensors", help="List every weight with its type.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a bundle's tags, window, operators, types, and what its keys and values take."""
-    from gateway.cli import model_words  # noqa: PLC0415  # rich
+    """Show a bundle's tags, window, operators, types, and what its keys and values take.
+
+    Of a stateless model its tags, what they mean and the graph's tensors, without the package `onnx`.
+    """
+    from gateway.cli import model_stateless, model_words  # noqa: PLC0415  # rich
 
     with refusals():
-        from gateway.inference.quantize.inspecting import inspect  # noqa: PLC0415  # onnx
-        from gateway.inference.quantize.twin import load_decoder  # noqa: PLC0415
+        from gateway.inference.bundle.any_bundle import load_any  # noqa: PLC0415
+        from gateway.inference.bundle.stateless import StatelessBundle  # noqa: PLC0415
 
-        loaded = load_decoder(bundle)
+        loaded = load_any(bundle)
+        if isinstance(loaded, StatelessBundle):
+            model_stateless.inspect(loaded, as_json=as_json)
+            return
+        from gateway.inference.quantize.inspecting import inspect  # noqa: PLC0415  # onnx
+
         made = loaded.manifest.made
         found = inspect(loaded, pages, allocate=made is None or made.device in {"", "cpu"})
     if as_json:
@@ -158,20 +166,28 @@ def model_gate(
 def model_bench(
     bundle: _Bundle,
     batch: Annotated[
-        list[int] | None, typer.Option("--batch", min=1, max=256, help="Sequences at once; may be repeated.")
+        list[int] | None,
+        typer.Option("--batch", min=1, max=256, help="Sequences or requests at once; may be repeated."),
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Timed forwards of each shape.")] = 200,
     device: _Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Time decode steps and prefill chunks at batch 1 and 8, and say what memory they take."""
-    from gateway.cli import model_words  # noqa: PLC0415  # rich
+    """Time decode steps and prefill chunks, or a stateless model's answers, and say what memory they take."""
+    from gateway.cli import model_stateless, model_words  # noqa: PLC0415  # rich
 
     with refusals(), progress_bar() as progress:
+        from gateway.inference.bundle.any_bundle import load_any  # noqa: PLC0415
+        from gateway.inference.bundle.stateless import StatelessBundle  # noqa: PLC0415
         from gateway.inference.quantize.benching import bench  # noqa: PLC0415
-        from gateway.inference.quantize.twin import load_decoder  # noqa: PLC0415
+        from gateway.inference.quantize.stateless import bench_stateless  # noqa: PLC0415
 
-        found = bench(load_decoder(bundle), device, tuple(batch or (1, 8)), rounds, progress)
+        loaded, batches = load_any(bundle), tuple(batch or (1, 8))
+        if isinstance(loaded, StatelessBundle):
+            timed = bench_stateless(loaded, device, batches, rounds, progress)
+            model_stateless.bench(timed, as_json=as_json)
+            return
+        found = bench(loaded, device, batches, rounds, progress)
     if as_json:
         _print(found.plain())
     else:

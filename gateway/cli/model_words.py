@@ -98,17 +98,17 @@ def inspected(found: Inspected, *, tensors: bool) -> None:
         "keys, values": manifest.quantization.kv,
         "decoder": f"{shape.layers} layers, {shape.heads} heads of {shape.head_dim}, "
         f"{shape.vocabulary} tokens",
-        "weights": ", ".join(f"{_size(size)} {name}" for name, size in found.weight_bytes.items()),
+        "weights": ", ".join(f"{size_text(size)} {name}" for name, size in found.weight_bytes.items()),
         "operators": _counts(found.operators),
         "made": _origin(bundle),
         "KV of a token": f"{kv.token} B",
-        "KV of a session": f"{_size(kv.session)} at the most, in {kv.session_pages} pages of "
+        "KV of a session": f"{size_text(kv.session)} at the most, in {kv.session_pages} pages of "
         f"{manifest.block} tokens",
-        "KV pool": f"{_size(kv.pool)} calculated for {kv.pages} pages, room for {kv.sessions} sessions; "
+        "KV pool": f"{size_text(kv.pool)} calculated for {kv.pages} pages, room for {kv.sessions} sessions; "
         + (
             "not allocated here"
             if found.pool_allocated is None
-            else f"{_size(found.pool_allocated)} allocated"
+            else f"{size_text(found.pool_allocated)} allocated"
         ),
     }
     table = Table(show_header=False, box=box.SIMPLE)
@@ -138,8 +138,8 @@ def benched(found: Bench) -> None:
     Console().print(table)
     context = max((one.context for one in found.timed), default=0)
     print(
-        f"{found.provider}, {context} tokens held; model {_size(found.model_bytes)}, "
-        f"KV pool {_size(found.kv_pool_bytes)}, process grew by {_size(found.resident_bytes)}"
+        f"{found.provider}, {context} tokens held; model {size_text(found.model_bytes)}, "
+        f"KV pool {size_text(found.kv_pool_bytes)}, process grew by {size_text(found.resident_bytes)}"
     )
 
 
@@ -170,7 +170,8 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
+    """Bytes as people read them."""
     if count < 10_000:  # noqa: PLR2004 - bytes are read easily up to here
         return f"{count} B"
     return f"{count / 1e6:.2f} MB" if count >= 1_000_000 else f"{count / 1e3:.1f} kB"  # noqa: PLR2004

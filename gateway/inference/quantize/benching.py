@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.kv.backend import CacheId, KvBackend
 from gateway.inference.kv.ort_session import Provider
 from gateway.inference.quantize.figures import Progress
+from gateway.inference.quantize.resident import resident_bytes
 from gateway.inference.serving.backends import make_backend
 from gateway.inference.serving.job import PREFILL_CHUNK
 
@@ -67,7 +67,7 @@ def bench(
     if context < 1:
         raise InferenceError(f"a window of {manifest.window.length} tokens holds no chunk of {PREFILL_CHUNK}")
     each = -(-manifest.window.length // manifest.block) + 1
-    pages, before = each * max(batches) + 2, _resident()
+    pages, before = each * max(batches) + 2, resident_bytes()
     backend = make_backend(bundle, provider=provider, pages=pages)
     timed, shapes = [], [(kind, batch) for batch in batches for kind in ("decode", "prefill")]
     for at, (kind, batch) in enumerate(shapes):
@@ -86,7 +86,7 @@ def bench(
         timed=tuple(timed),
         model_bytes=manifest.files[MODEL_FILE].bytes,
         kv_pool_bytes=predicted(bundle, pages).pool,
-        resident_bytes=max(0, _resident() - before),
+        resident_bytes=max(0, resident_bytes() - before),
     )
 
 
@@ -139,12 +139,3 @@ def _tokens(bundle: Bundle, count: int, begin: int) -> list[Token]:
         for at in range(count)
         for spec in [specs[at % len(specs)]]
     ]
-
-
-def _resident() -> int:
-    """Bytes of this process that are in memory."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-    return pages * 4096
