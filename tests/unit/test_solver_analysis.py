@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core.decision import Refused
 from gateway.solver.analysis import cases, conflicts, satisfiable
 from gateway.solver.analysis.asking import Allowance, Asking
 from gateway.solver.analysis.findings import Finding, Level
@@ -19,7 +20,7 @@ from gateway.solver.modules.module import Module
 from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, module
 from tests.unit.solver_modules import NAMES, shipped
-from tests.unit.solver_small import rule, small
+from tests.unit.solver_small import Plant, judged, rule, small
 
 GIVEN: dict[str, object] = {
     "l": "2",
@@ -155,6 +156,28 @@ def test_a_planted_contradiction_vacuity_or_redundancy_is_told(
     rules: list[dict[str, object] | str], level: Level, said: str
 ) -> None:
     assert any(said in text for text in told(examined(*rules), level))
+
+
+# Predicted states are not clipped to a range: what only speaks beyond it refuses proposals all the same.
+def test_a_rule_for_every_moment_is_asked_beyond_the_ranges_too() -> None:
+    ranged = small(
+        rule("l <= 5", "top", always=True),
+        rule("l + 0.05*q <= 7", "sum", always=True),
+        rule("p <= 30", "late", when="l > 5", always=True),
+        rule("l + 0.05*q <= 7", "now"),
+        dynamics={"l": "l + 0.001*q"},
+    )
+    verdict = judged(ranged, Plant(l=4.9, q=39.5)).verdict
+    assert isinstance(verdict, Refused)
+    assert verdict.counterexample.constraint == "sum"
+    said = satisfiable.examine(RuleSet.of([ranged], 0), Allowance())
+    found = {f.subject: f.said for f in said if f.subject}
+    assert found.keys() == {"now", "late"}
+    assert "`late` is implied by `top`" in found["late"]
+    assert "forbids nothing: it holds everywhere in the ranges" in found["now"]
+    bounded = small(rule("q <= 50", always=True), variables={"q": {"physical": ["0", "45"]}})
+    (only,) = (f.said for f in satisfiable.examine(RuleSet.of([bounded], 0), Allowance()) if f.subject)
+    assert only == "`r` forbids nothing: it holds everywhere in the physical limits"
 
 
 def test_a_rule_is_not_implied_by_one_that_weighs_less_or_is_asked_less_often() -> None:

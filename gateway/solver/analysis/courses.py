@@ -183,7 +183,7 @@ class Course:
         band = self._rules.disturbances.get(name)
         if band is None:
             variable = self._rules.variables[TagId(name)]
-            band = variable.physical or (None if variable.max_rate is not None else variable.range)
+            band = variable.physical or (None if variable.max_rate is not None else variable.roams)
             if band is None:
                 msg = f"nothing says how far `{variable.name}` may go: declare its `physical` limits"
                 raise UnboundedError(msg)

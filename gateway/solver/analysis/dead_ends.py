@@ -242,7 +242,7 @@ class _Game:
             return [symbol(name)]
         reach = variable.uncertainty
         if drifting:
-            within = variable.physical or (None if variable.max_rate is not None else variable.range)
+            within = variable.physical or (None if variable.max_rate is not None else variable.roams)
             found = [Affine(within[1 if upper else 0])] if within is not None else []
             if variable.max_rate is None:
                 return found

@@ -31,9 +31,11 @@ def examine(
         asking.name(f"-{j.index}", negated(j.formula))
     for index, guard in guards.items():
         asking.name(f"when{index}", guard)
+    beyond = _beyond(rules, allowance)
     alone: set[int] = set()
     for j in judged:
-        finding = _alone(asking, j, guarded=j.index in guards)
+        wide = beyond if j.rule.constraint.always else asking
+        finding = _alone(asking, wide, j, guarded=j.index in guards)
         if finding is not None:
             alone.add(j.index)
             yield finding
@@ -41,7 +43,22 @@ def examine(
     for j in judged:
         progress()
         if j.index not in alone and "." not in j.rule.constraint.id and j.rule.binding:
-            yield from _implied(asking, j, judged)
+            yield from _implied(beyond if j.rule.constraint.always else asking, j, judged)
+
+
+def _beyond(rules: RuleSet, allowance: Allowance) -> Asking:
+    """Rules with `always` over what may be predicted, too: no range ends that, only `physical` limits do."""
+    world = World(rules, anywhere=True)
+    said = {i: world.said(rule) for i, rule in enumerate(rules.rules) if rule.constraint.always}
+    guards = {i: guard for i in said if (guard := _guard(rules, rules.rules[i], world)) is not None}
+    premises = world.premises(*said.values(), *guards.values())
+    asking = Asking(allowance, premises, products=has_products(said.values()))
+    for index, guard in guards.items():
+        asking.name(f"when{index}", guard)
+    for index, formula in said.items():
+        asking.name(f"+{index}", formula)
+        asking.name(f"-{index}", negated(formula))
+    return asking
 
 
 class _Judged:
@@ -62,12 +79,13 @@ def _guard(rules: RuleSet, rule: Rule, world: World) -> Formula | None:
     return mapped(formula, world.form)
 
 
-def _alone(asking: Asking, j: _Judged, *, guarded: bool) -> Finding | None:
-    """What is wrong with one rule by itself; None where nothing is."""
+def _alone(asking: Asking, wide: Asking, j: _Judged, *, guarded: bool) -> Finding | None:
+    """What is wrong with one rule by itself; None where nothing is. `wide`: of all states it is asked of."""
     if "." in j.id:
         return None
-    holds, fails = asking.ask([f"+{j.index}"]), asking.ask([f"-{j.index}"])
-    never = asking.ask([f"when{j.index}"]) if guarded else Answer.SAT
+    holds, fails = asking.ask([f"+{j.index}"]), wide.ask([f"-{j.index}"])
+    where = "physical limits" if j.rule.constraint.always else "ranges and physical limits"
+    never = wide.ask([f"when{j.index}"]) if guarded else Answer.SAT
     if holds is Answer.UNSAT:
         return _about(
             j, "refused", f"`{j.id}` is violated in every state", "mend it: nothing would ever be permitted"
@@ -76,14 +94,14 @@ def _alone(asking: Asking, j: _Judged, *, guarded: bool) -> Finding | None:
         return _about(
             j,
             "warning",
-            f"`{j.id}` never applies: its `when` holds nowhere in the ranges and physical limits",
+            f"`{j.id}` never applies: its `when` holds nowhere in the {where}",
             "mend `when`, or take the constraint out",
         )
     if fails is Answer.UNSAT:
         return _about(
             j,
             "warning",
-            f"`{j.id}` forbids nothing: it holds everywhere in the ranges and physical limits",
+            f"`{j.id}` forbids nothing: it holds everywhere in the {where}",
             "mend it, or take it out",
         )
     if Answer.UNKNOWN in (holds, fails, never):
