@@ -71,30 +71,16 @@ class LinearProgram:
 
         An output is what is wanted, plus what it goes up, less what it goes down: two columns each.
         """
-        size = len(box)
-        unit = max(1, *goal.weights)
-        program = highspy.HighsLp()
-        program.num_col_ = 2 * size
-        program.col_cost_ = np.array([w / unit for w in goal.weights] * 2)
-        moves = [(low - w, high - w) for (low, high), w in zip(box, goal.wanted, strict=True)]
-        program.col_lower_ = np.array([max(m[0], 0) for m in moves] + [max(-m[1], 0) for m in moves], float)
-        program.col_upper_ = np.array([max(m[1], 0) for m in moves] + [max(-m[0], 0) for m in moves], float)
-        rows = [_row(line, goal.wanted, size) for line in lines]
-        rows += [_limit(weights, most, size) for weights, most in goal.limits]
-        program.num_row_ = len(rows)
-        program.row_lower_ = np.full(len(rows), -highspy.kHighsInf)
-        program.row_upper_ = np.array([most for _, most in rows], float)
-        matrix = program.a_matrix_
-        matrix.format_ = highspy.MatrixFormat.kRowwise
-        matrix.start_ = np.array([0, *np.cumsum([len(factors) for factors, _ in rows])], np.int32)
-        matrix.index_ = np.array([k for factors, _ in rows for k, _ in factors], np.int32)
-        matrix.value_ = np.array([f for factors, _ in rows for _, f in factors], float)
+        try:
+            program = _program(goal, box, lines)
+        except OverflowError as exc:
+            raise UnsolvedError(str(exc)) from exc
         self._highs.clearSolver()  # nothing of the program before: the same question has the same answer
         self._highs.passModel(program)
         self._highs.run()
-        return self._answer(goal, unit)
+        return self._answer(goal)
 
-    def _answer(self, goal: Least, unit: int) -> Bound | None:
+    def _answer(self, goal: Least) -> Bound | None:
         status = self._highs.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
             return None
@@ -103,7 +89,30 @@ class LinearProgram:
         found, size = self._highs.getSolution().col_value, len(goal.wanted)
         at = tuple(w + found[k] - found[size + k] for k, w in enumerate(goal.wanted))
         value = sum(w * (found[k] + found[size + k]) for k, w in enumerate(goal.weights))
-        return Bound(value, _ROUNDING * (abs(value) + unit), at)
+        return Bound(value, _ROUNDING * (abs(value) + max(1, *goal.weights)), at)
+
+
+def _program(goal: Least, box: Sequence[Span], lines: Iterable[Line]) -> highspy.HighsLp:
+    """The program in floats; raises `OverflowError` where they do not reach."""
+    size = len(box)
+    unit = max(1, *goal.weights)
+    program = highspy.HighsLp()
+    program.num_col_ = 2 * size
+    program.col_cost_ = np.array([w / unit for w in goal.weights] * 2)
+    moves = [(low - w, high - w) for (low, high), w in zip(box, goal.wanted, strict=True)]
+    program.col_lower_ = np.array([max(m[0], 0) for m in moves] + [max(-m[1], 0) for m in moves], float)
+    program.col_upper_ = np.array([max(m[1], 0) for m in moves] + [max(-m[0], 0) for m in moves], float)
+    rows = [_row(line, goal.wanted, size) for line in lines]
+    rows += [_limit(weights, most, size) for weights, most in goal.limits]
+    program.num_row_ = len(rows)
+    program.row_lower_ = np.full(len(rows), -highspy.kHighsInf)
+    program.row_upper_ = np.array([most for _, most in rows], float)
+    matrix = program.a_matrix_
+    matrix.format_ = highspy.MatrixFormat.kRowwise
+    matrix.start_ = np.array([0, *np.cumsum([len(factors) for factors, _ in rows])], np.int32)
+    matrix.index_ = np.array([k for factors, _ in rows for k, _ in factors], np.int32)
+    matrix.value_ = np.array([f for factors, _ in rows for _, f in factors], float)
+    return program
 
 
 _Row = tuple[list[tuple[int, float]], float]
