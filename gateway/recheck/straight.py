@@ -1,4 +1,9 @@
-"""Courses of events as straight sums of what is unknown: each step is carried through, none is condensed."""
+"""Courses of events as straight sums of what is unknown: each step is carried through, none is condensed.
+
+A backup may take over at any moment. A state is straight in that moment as long as no move of the backup
+passes an instant; so it is followed from the moments at which one would, and between them nothing is worse
+for a rule without alternatives.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +59,10 @@ def combinations(scene: Scene) -> Iterator[dict[tuple[str, str], Fraction]]:
 
 
 def courses(scene: Scene, settled: Mapping[tuple[str, str], Fraction]) -> Iterator[World]:
-    """The proposal at once, the old values to the last, and every segment in which it may take over."""
+    """The proposal at once, the old values to the last, and every segment in which it may take over.
+
+    Each with every moment at which the backup may take over then, where there is one.
+    """
     timing, book = scene.timing, scene.book
     delayed = [k for k, t in enumerate(timing.cuts[: timing.acting]) if t < timing.delay]
     proposal = scene.question.proposal
@@ -64,21 +72,43 @@ def courses(scene: Scene, settled: Mapping[tuple[str, str], Fraction]) -> Iterat
         dynamics: dict[str, Node] = {}
         for source in (first, *told):
             dynamics = {**source.dynamics, **dynamics}
-        yield _Course(scene, settled, dynamics, -1).world()
-        for k in [*delayed, len(timing.cuts)] if changes and timing.delay else []:
-            yield _Course(scene, settled, dynamics, k).world()
+        takes = [-1, *([*delayed, len(timing.cuts)] if changes and timing.delay else [])]
         if changes and timing.delay and not timing.acting:
-            yield _Course(scene, settled, dynamics, 0).world()
+            takes.append(0)
+        for k in takes:
+            for falls in _falls(scene, k):
+                yield _Course(scene, settled, dynamics, k, falls).world()
+
+
+def _falls(scene: Scene, takes: int) -> Sequence[Fraction | None]:
+    """When the backup takes over, the latest first; None: at no moment."""
+    timing = scene.timing
+    if not scene.book.terminal or not timing.acting:
+        return (None,)
+    effect = Fraction(0) if takes < 0 else timing.delay
+    if 0 <= takes < timing.acting:
+        effect = timing.cuts[takes + 1]
+    latest = timing.end + scene.question.patience_s
+    found = {effect, timing.end, latest}
+    for cut in timing.cuts:
+        while cut > effect:
+            found.add(cut)
+            cut -= timing.step  # noqa: PLW2901
+    return sorted((at for at in found if effect <= at <= latest), reverse=True)
 
 
 @dataclass(slots=True)
 class _Course:
-    """Sums along one course in which the new values take over within segment `takes` (-1: at once)."""
+    """Sums along one course in which the new values take over within segment `takes` (-1: at once).
+
+    The backup takes over at `falls`. What is before that is told of the latest only.
+    """
 
     scene: Scene
     settled: Mapping[tuple[str, str], Fraction]
     dynamics: Mapping[str, Node]
     takes: int
+    falls: Fraction | None
     box: dict[str, Range] = field(default_factory=dict)
     limits: list[tuple[Terms, Fraction]] = field(default_factory=list)
     state: dict[str, Sum] = field(default_factory=dict)
@@ -90,14 +120,19 @@ class _Course:
         old_to = min(self.takes, self.scene.timing.acting)
         old, new = self._actions({}), self._actions(self.scene.question.proposal)
         timing, moments = self.scene.timing, []
+        told = self.falls is None or self.falls == timing.end + self.scene.question.patience_s
         if self.takes < 0:
             moments.append(self._moment("new", new, first=True, last=timing.acting == 0))
         else:
             moments.append(self._moment("old", old))
-        for k in range(timing.acting):
+        ends = timing.acting
+        if self.falls is not None:  # the backup takes over in the segment that begins there or passes it
+            ends = sum(cut <= self.falls for cut in timing.cuts[1:])
+        for k in range(min(ends, timing.acting)):
             before = timing.cuts[k] < timing.delay
             first, second = (new, new) if k > self.takes or not before else (old, old)
-            self._advance(k, first, new if k == self.takes and before else second)
+            second = new if k == self.takes and before else second
+            self._advance(k, [(first, None), *([(second, None)] if second is not first else [])])
             last, at = k + 1 == timing.acting, timing.cuts[k + 1]
             if k + 1 <= old_to and at <= timing.delay:
                 moments.append(self._moment("old", old))
@@ -105,28 +140,43 @@ class _Course:
                 moments.append(self._moment("new", new, last=last))
             if k + 1 == self.takes:  # the new values take over at this very instant
                 moments.append(self._moment("new", new))
+        moments = moments if told else []
         try:
-            moments += self._backed(new) if self.scene.book.terminal else ()
+            moments += (
+                self._fallen(self.falls, new, min(ends, timing.acting)) if self.falls is not None else ()
+            )
         except NotLinearError as exc:
             return World(self.box, self.limits, moments, blind=str(exc))
         return World(self.box, self.limits, moments)
 
-    def _backed(self, actions: Mapping[str, Sum]) -> list[Moment]:
-        """The backup to the end of the horizon, where what it reads settles what it does."""
-        timing, moments = self.scene.timing, []
-        for k in range(timing.acting, len(timing.cuts) - 1):
-            actions = self._back(actions, k)
-            moments.append(self._moment("back", actions))
-            self._advance(k, actions, actions)
-            moments.append(self._moment("back", actions, last=k + 2 == len(timing.cuts)))
+    def _fallen(self, falls: Fraction, actions: Mapping[str, Sum], start: int) -> list[Moment]:
+        """From the segment in which the backup takes over to the end of the horizon.
+
+        Only where what it reads settles what it does.
+        """
+        timing, moments, acting = self.scene.timing, [], "new"
+        for k in range(start, len(timing.cuts) - 1):
+            begin, until = timing.cuts[k], timing.cuts[k + 1]
+            pieces: list[tuple[Mapping[str, Sum], Fraction | None]] = []
+            here = begin
+            for at in (*timing.moves(falls, k), until):
+                if at > here:
+                    pieces.append((actions, (at - here) / (until - begin)))
+                if at < until:
+                    state = self.state if at == begin else self._on_the_way(k, pieces)
+                    actions, acting, here = self._back(actions, state, f"{k} {at}"), "back", at
+                    moments.append(self._moment(acting, actions)) if at == begin else None
+            self._advance(k, pieces)
+            last = k + 2 == len(timing.cuts)
+            moments.append(self._moment("back" if last else acting, actions, last=last))
         return moments
 
-    def _back(self, actions: Mapping[str, Sum], k: int) -> dict[str, Sum]:
-        shown = {**self.state, **actions}
+    def _back(self, actions: Mapping[str, Sum], state: Mapping[str, Sum], when: str) -> dict[str, Sum]:
+        shown = {**state, **actions}
         for op, tag in self.scene.unknowns.at_first:
-            if op == "turn" and tag in self.state:
+            if op == "turn" and tag in state:
                 error = self.scene.errors[tag]
-                shown[tag] = self.state[tag].plus(self._unknown(f"error {tag} {k}", (-error, error)))
+                shown[tag] = state[tag].plus(self._unknown(f"error {tag} {when}", (-error, error)))
         after, done = dict(actions), set()
         for _, move in self.scene.book.guards:
             holds = move.tree is None or shortened(
@@ -140,6 +190,29 @@ class _Course:
                     done.add(tag)
                     after[tag] = Sum(moved(text, actions[tag].constant, self.scene.timing.step))
         return after
+
+    def _on_the_way(
+        self, k: int, pieces: Sequence[tuple[Mapping[str, Sum], Fraction | None]]
+    ) -> Mapping[str, Sum]:
+        """The state inside a segment, after some pieces of it, as far as a guard may read it."""
+        if all(move.tree is None for _, move in self.scene.book.guards):
+            return self.state
+        if self.state.keys() - self.dynamics.keys():
+            raise NotLinearError("the backup acts within a step by what has no dynamics")
+        timing, found = self.scene.timing, dict(self.state)
+        now = self._now_and_disturbed(self.state, k)
+        for tag, tree in self.dynamics.items():
+            for actions, share in pieces:
+                change = self._along(tag, tree, {**now, **_now(actions)}).plus(self.state[tag], Fraction(-1))
+                part = (share or Fraction(0)) * (timing.cuts[k + 1] - timing.cuts[k]) / timing.step
+                found[tag] = found[tag].plus(change, part)
+        return found
+
+    def _now_and_disturbed(self, means: Mapping[str, Sum], k: int) -> dict[tuple[str, str], Sum]:
+        now = _now(means)
+        for name, ends in self.scene.unknowns.disturbances.items():
+            now["now", name] = self._unknown(f"disturbance {name} {k}", ends)
+        return now
 
     def _unknown(self, name: str, ends: Range) -> Sum:
         if ends[0] == ends[1]:
@@ -185,8 +258,8 @@ class _Course:
                 known["rate", tag] = change.scaled(1 / self.scene.timing.step)
         return Moment(known, acting, first, last)
 
-    def _advance(self, k: int, old: Mapping[str, Sum], new: Mapping[str, Sum]) -> None:
-        """To the next instant, `new` taking over from `old` somewhere on the way where they differ."""
+    def _advance(self, k: int, pieces: Sequence[tuple[Mapping[str, Sum], Fraction | None]]) -> None:
+        """To the next instant. What acts in it one after the other, with the share of it; None: any share."""
         timing, unknowns = self.scene.timing, self.scene.unknowns
         seconds = timing.cuts[k + 1] - timing.cuts[k]
         after, means = dict(self.state), dict(self.state)
@@ -207,18 +280,20 @@ class _Course:
             means[tag] = self.state[tag].plus(step_to, _HALF).plus(bow)
             after[tag] = self.state[tag].plus(step_to)
             self._keep_physical(roam.limits, (means[tag], after[tag]))
-        now = _now(means)
-        for name, ends in unknowns.disturbances.items():
-            now["now", name] = self._unknown(f"disturbance {name} {k}", ends)
+        now = self._now_and_disturbed(means, k)
         for tag, tree in self.dynamics.items():
             if tag in self.state:
-                rate = self._along(tag, tree, {**now, **_now(old)})
-                if new is not old:
-                    share = self._unknown(f"share new {k}", (Fraction(0), Fraction(1)))
-                    change = self._along(tag, tree, {**now, **_now(new)}).plus(rate, Fraction(-1))
+                rate = first = self._along(tag, tree, {**now, **_now(pieces[0][0])})
+                for actions, share in pieces[1:]:
+                    change = self._along(tag, tree, {**now, **_now(actions)}).plus(first, Fraction(-1))
+                    if share is not None:
+                        rate = rate.plus(change, share)
+                        continue
                     if change.terms:
                         raise NotLinearError(f"the actions bend the dynamics of `{tag}`")
-                    rate = rate.plus(share, change.constant)
+                    rate = rate.plus(
+                        self._unknown(f"share new {k}", (Fraction(0), Fraction(1))), change.constant
+                    )
                 part = seconds / timing.step
                 after[tag] = self.state[tag].plus(rate.plus(self.state[tag], Fraction(-1)), part)
         self.state = after

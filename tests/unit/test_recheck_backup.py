@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.recheck.check import Question
+from gateway.recheck.exactly import HOLDS, VIOLATED, recheck_exactly
 from tests.unit.test_recheck_courses import DRAIN, F, P, X, asked, rule, small, violated
 
 
@@ -59,9 +60,22 @@ def test_s1_s11_a_fallback_that_begins_with_the_proposal_has_longer_to_do_harm(
     *, limit: str, fails: bool
 ) -> None:
     text = small({"x": {**X, "error": "0"}, "p": P}, rule(f"x <= {limit}", always=True), **RISING)
-    # From the start p is 0.5, 0, 0: x is 1.5, 2.5 and, at the end of the horizon, 3.5. From the end on 2.
+    # From the start p is 0.5, 0, 0: x is 1, 2 and, at the end of the horizon, 3. From the hold's end on 1.
     question = asked(x=("0.5", "0.5"), p=("1", "1"), hold="2", patience_s=F(0))
     assert violated(text, question) == ({"r"} if fails else set())
+    assert recheck_exactly([text], question)["m/r"].says == (VIOLATED if fails else HOLDS)
+
+
+@pytest.mark.parametrize(("limit", "fails"), [("2.55", False), ("2.54", True)])
+def test_s1_s11_the_exact_judge_follows_moves_that_pass_an_instant(*, limit: str, fails: bool) -> None:
+    text = small(
+        {"x": {**X, "error": "0"}, "p": P}, rule(f"x <= {limit}", always=True), dynamics={"x": "x + p - 1"},
+        backup=[{"p": "ramp(3, 0.5)"}], terminal=["p <= 3"], horizon=1,
+    )  # fmt: skip
+    # Until 2.7: from 0 on p is 1.5 and 2 for a step each, then 2.5. Instants are 0.7, 1 and 1.7.
+    question = asked(x=("0", "0"), p=("1", "1"), hold="1", delay="0.7", patience_s=F(0))
+    assert violated(text, question) == ({"r"} if fails else set())
+    assert recheck_exactly([text], question)["m/r"].says == (VIOLATED if fails else HOLDS)
 
 
 def test_s1_s11_a_fallback_may_begin_within_a_step() -> None:

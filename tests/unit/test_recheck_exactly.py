@@ -153,10 +153,13 @@ def test_declared_rules_rows_and_labels_are_settled_one_by_one() -> None:
 
 def test_s1_the_backup_is_followed_where_what_it_reads_settles_it_and_said_to_be_sampled_elsewhere() -> None:
     text = small({"x": {**X, "error": "0.1"}, "p": P}, rule("x <= 5.2", always=True), **DRAIN)
-    one_step = text.replace('"horizon": 3', '"horizon": 1')
-    assert says(one_step, asked(x=("3", "3.2"), p=("1", "1"))) == {"r": HOLDS, "terminal[1]": HOLDS}
-    assert says(one_step, asked(x=("3", "3.21"), p=("1", "1"))) == {"r": HOLDS, "terminal[1]": VIOLATED}
-    assert says(one_step, asked(x=("2", "2.2"), p=("1", "1"))) == {"r": OPEN, "terminal[1]": OPEN}
+    one_step = text.replace('"horizon": 3', '"horizon": 1').replace("x <= 2.2", "x <= 3.2")
+    there = asked(x=("4", "4.2"), p=("1", "1"), patience_s=F(0))
+    assert says(one_step, there) == {"r": HOLDS, "terminal[1]": HOLDS}
+    higher = replace(there, inputs={"X": (F(4), F("4.21"))})
+    assert says(one_step, higher) == {"r": HOLDS, "terminal[1]": VIOLATED}
+    nearer = replace(there, inputs={"X": (F(2), F("2.2"))})
+    assert says(one_step, nearer) == {"r": OPEN, "terminal[1]": OPEN}
 
 
 def test_an_undetermined_question_is_not_answered() -> None:
