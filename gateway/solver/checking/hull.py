@@ -54,7 +54,7 @@ class Hull:
     def __init__(self, shelf: Shelf, plan: Plan, room: Mapping[str, int], budget: Budget) -> None:
         self._context, self._room, self._terms = shelf.context, room, shelf.terms
         self._names = {name: self._terms.name(f"{name} in 1e-12") for name in plan.symbols}
-        self._solver = solver(shelf.context, budget)
+        self._solver = solver(shelf.context, budget, long=True)
         self._bounds = Bounds(shelf.context, self._solver, whole=True)
         self._parts = shelf.parts(plan)
         parts = enumerate(self._parts)

@@ -160,13 +160,16 @@ def state(solver: z3.Solver, term: z3.BoolRef) -> None:
     z3core.Z3_solver_assert(solver.ctx.ref(), solver.solver, term.ast)
 
 
-def solver(context: z3.Context, budget: Budget, *, products: bool = False) -> z3.Solver:
-    """A solver that keeps its budget; `products` where terms hold products of two symbols."""
+def solver(context: z3.Context, budget: Budget, *, products: bool = False, long: bool = False) -> z3.Solver:
+    """A solver that keeps its budget; `products` where terms hold products of two symbols.
+
+    `long` where rows may have a hundred symbols, as those of states that all move each other have.
+    """
     made = z3.SimpleSolver(ctx=context)
     if budget.timeout_ms is not None:
         made.set("timeout", budget.timeout_ms)
     made.set("rlimit", budget.rlimit)
-    if not products:
+    if not products and not long:  # of long rows this simplex takes hundreds of times as long
         made.set(
             "arith.solver", 2
         )  # the simplex without integer cuts: a fifth of the conflicts on these queries
