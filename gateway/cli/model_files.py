@@ -46,9 +46,9 @@ def model_quantize(
     recipe: Annotated[
         str,
         typer.Option(
-            "--recipe", "-r", metavar="NAME", help="int8, int8w, int8a8, int4, mixed, fp16, bf16 or fp32."
+            "--recipe", "-r", metavar="NAME", help="int8w, int8, int8a8, int4, mixed, fp16, bf16 or fp32."
         ),
-    ] = "int8",
+    ] = "int8w",
     kv: Annotated[
         str,
         typer.Option("--kv", metavar="TYPE", help="Keys and values in float32, float16 or int8."),
@@ -64,7 +64,7 @@ def model_quantize(
         typer.Option(
             "--fitted", min=0, max=100, help="Runs that confidence is fitted on anew; 0: it stays as it was."
         ),
-    ] = 24,
+    ] = 96,
     as_json: AsJson = False,
 ) -> None:
     """Make a bundle with smaller weights beside BUNDLE, measure it, keep it only if it passes its gates."""
@@ -148,8 +148,8 @@ def model_gate(
     from gateway.cli import model_words  # noqa: PLC0415  # rich
 
     with refusals(), progress_bar() as progress:
+        from gateway.inference.bundle.twin import load_decoder  # noqa: PLC0415
         from gateway.inference.quantize.figures import bars, measure  # noqa: PLC0415
-        from gateway.inference.quantize.twin import load_decoder  # noqa: PLC0415
 
         loaded = load_decoder(bundle)
         figures = measure(loaded, _length(seeds, cycles), device, progress)

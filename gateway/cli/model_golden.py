@@ -34,8 +34,8 @@ def model_golden(
     with refusals(), progress_bar() as progress:
         from gateway.cli import golden_verdicts  # noqa: PLC0415  # z3
         from gateway.inference.bundle.files import BundleError  # noqa: PLC0415
+        from gateway.inference.bundle.twin import load_decoder  # noqa: PLC0415
         from gateway.inference.golden import compared, read_golden, replays  # noqa: PLC0415
-        from gateway.inference.quantize.twin import load_decoder  # noqa: PLC0415
 
         loaded = load_decoder(bundle)
         golden = read_golden(loaded)

@@ -47,7 +47,7 @@ def model_hold_out(
     from gateway.core.errors import InferenceError  # noqa: PLC0415
     from gateway.inference.bundle.gate_record import written_gate_record  # noqa: PLC0415
     from gateway.inference.bundle.manifest import GATE_FILE  # noqa: PLC0415
-    from gateway.inference.quantize.twin import load_decoder  # noqa: PLC0415
+    from gateway.inference.bundle.twin import load_decoder  # noqa: PLC0415
     from gateway.inference.seal import seal  # noqa: PLC0415
 
     if (table is None) == (point is None):

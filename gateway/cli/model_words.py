@@ -121,11 +121,26 @@ def inspected(found: Inspected, *, tensors: bool) -> None:
     console = Console()
     console.print(table)
     console.print(tags)
+    console.print(_on_record(bundle))
     if tensors:
         weights = Table("weight", "type", "shape", box=box.SIMPLE)
         for tensor in found.tensors:
             weights.add_row(tensor.name, tensor.type, " x ".join(map(str, tensor.shape)) or "scalar")
         console.print(weights)
+
+
+def _on_record(bundle: Bundle) -> Table:
+    """What the description says of the float32 twin: every figure of a gate, with its bar."""
+    manifest = bundle.manifest
+    known = manifest.accuracy | manifest.closed_loop
+    table = Table(
+        "on record", Column("value", justify="right"), Column("bar", justify="right"), box=box.SIMPLE
+    )
+    for name, says in _SAYS.items():
+        value, limit = known.get(name), manifest.gates.get(name)
+        shown = "not known" if value is None else f"{value:.5f}"
+        table.add_row(says, shown, "-" if limit is None else f"<= {limit:g}")
+    return table
 
 
 def benched(found: Bench) -> None:

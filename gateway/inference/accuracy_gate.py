@@ -29,8 +29,9 @@ Rows = NDArray[np.float64]
 class Accuracy:
     """How far the quantized graph is from the float32 one."""
 
-    int8_relative_l2: float
-    int8_row_p99: float
+    relative_l2: float
+    row_p99: float  # of one row, 99th percentile
+    top1_delta: float  # share of rows whose likeliest value differs: bins are ordered, so no bar
     expected_action_error_of_span: float  # the worst output's 99th percentile
     choice_disagreement: float  # share of rows where an output chosen by likelihood differs
 
@@ -53,6 +54,11 @@ class Differences:
     expected_action_error_of_span: float  # the worst output's 99th percentile
     other_choices: tuple[float, ...]  # share of rows whose likeliest value differs, by output
 
+    @property
+    def top1_delta(self) -> float:
+        """Share of rows whose likeliest value differs, of all outputs."""
+        return float(np.mean(self.other_choices))
+
 
 def measure(bundle: Bundle) -> Accuracy:
     """The figures of a bundle that ships its float32 twin and held-out cycles."""
@@ -69,8 +75,9 @@ def measure(bundle: Bundle) -> Accuracy:
         if spec.decoding != "expectation"
     ]
     return Accuracy(
-        int8_relative_l2=found.relative_l2,
-        int8_row_p99=found.row_p99,
+        relative_l2=found.relative_l2,
+        row_p99=found.row_p99,
+        top1_delta=found.top1_delta,
         expected_action_error_of_span=found.expected_action_error_of_span,
         choice_disagreement=max(chosen, default=0.0),
     )

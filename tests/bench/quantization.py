@@ -152,8 +152,8 @@ def _speeds(rows: list[Row]) -> Iterator[Figure]:
 
 
 def _demo(folder: Path) -> Iterator[Row]:
+    from gateway.inference.bundle.twin import twin_of  # noqa: PLC0415
     from gateway.inference.quantize.quantizing import Wish, quantize  # noqa: PLC0415  onnx
-    from gateway.inference.quantize.twin import twin_of  # noqa: PLC0415
 
     source = load_bundle(BUNDLE)
     for recipe, kv in RECIPES:

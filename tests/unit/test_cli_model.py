@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from gateway.cli.main import app
 from gateway.inference.bundle.manifest import load_bundle
 from gateway.inference.quantize.recipes import RECIPES, Recipe
+from tests.unit.inference_demo import BUNDLES
 from tests.unit.quantize_demo import DEMO, made
 
 _LOOP = ("--seeds", "1", "--cycles", "40")
@@ -33,6 +34,16 @@ def test_quantize_makes_a_bundle_and_shows_every_figure_with_its_bar(tmp_path: P
     assert "accepted" in out
     assert "4 in 4 bit, 9 in float16" in out
     assert load_bundle(tmp_path / "m").manifest.quantization.kind == "mixed"
+
+
+def test_without_a_recipe_a_bundle_is_made_as_the_shipped_ones_are(tmp_path: Path) -> None:
+    status, _, _ = run("quantize", str(DEMO), "-o", str(tmp_path / "m"), *SHORT)
+
+    assert status == 0
+    made, shipped = load_bundle(tmp_path / "m").manifest, load_bundle(BUNDLES / "buffer-tank").manifest
+    assert made.made is not None
+    assert made.made.recipe == "int8w"
+    assert made.quantization == shipped.quantization
 
 
 def test_quantize_as_json_says_the_same(tmp_path: Path) -> None:
@@ -83,6 +94,19 @@ def test_inspect_shows_tags_types_and_the_bytes_of_keys_and_values() -> None:
     assert told["kv"]["pool_bytes"] == pytest.approx(told["kv"]["pool_bytes_allocated"], rel=0.05)
     assert told["kv"]["token_bytes"] == 288
     assert {tensor["type"] for tensor in told["tensors"]} == {"float32", "int64"}
+
+
+@pytest.mark.parametrize("name", ["buffer-tank", "reckless"])
+def test_inspect_shows_every_figure_on_record_of_a_shipped_bundle(name: str) -> None:
+    directory = BUNDLES / name
+    figures = load_bundle(directory).manifest
+    out = run("inspect", str(directory))[1]
+
+    on_record = figures.accuracy | figures.closed_loop
+    for figure in ("relative_l2", "top1_delta", "expected_action_error_of_span", "objective_over_twin"):
+        assert f"{on_record[figure]:.5f}" in out
+    assert "likeliest value differs" in out
+    assert "not known" not in out
 
 
 def test_inspect_says_in_words_what_a_recipe_did() -> None:

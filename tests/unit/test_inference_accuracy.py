@@ -29,12 +29,14 @@ def test_the_accuracy_report_is_what_is_measured() -> None:
 
 def test_a_missed_bar_is_named() -> None:
     bad = Accuracy(
-        int8_relative_l2=0.5, int8_row_p99=0.01, expected_action_error_of_span=0.001, choice_disagreement=0.0
+        relative_l2=0.5,
+        row_p99=0.01,
+        top1_delta=0.2,
+        expected_action_error_of_span=0.001,
+        choice_disagreement=0.0,
     )
 
-    assert bad.failures({"int8_relative_l2": 0.02, "int8_row_p99": 0.05}) == [
-        "int8_relative_l2 is 0.5, over 0.02"
-    ]
+    assert bad.failures({"relative_l2": 0.02, "row_p99": 0.05}) == ["relative_l2 is 0.5, over 0.02"]
 
 
 def test_the_shipped_model_runs_the_tank_like_its_expert_and_better_than_pi() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import msgspec
 import numpy as np
 import pytest
 
 from gateway.inference.bundle.described import Calibration, Confidence
 from gateway.inference.bundle.files import BUNDLE_FILE, BundleError
-from gateway.inference.bundle.manifest import load_bundle
+from gateway.inference.bundle.manifest import TagSpec, load_bundle
+from gateway.inference.bundle.tokenizer import TagCodec
 from gateway.inference.decoding.confidence import log_odds, looked_up, scaled
+from gateway.inference.decoding.decode import OutputMask, OutputRange
 from gateway.inference.messages import Answer, Cycle, Propose
 from gateway.inference.serving.engine import Engine
-from gateway.inference.training.calibrate import Answers, alarms, calibration, familiarity
+from gateway.inference.training.calibrate import Answers, alarms, answers, calibration, familiarity
+from gateway.inference.training.clone import engine_of
 from gateway.inference.training.dataset import Runs, record
 from gateway.inference.training.recipes import RECIPES
 from gateway.inference.training.two_heater import TWO_HEATER
@@ -39,6 +44,19 @@ def test_the_temperature_that_answers_were_drawn_with_is_found() -> None:
     assert sum(count for _, _, count in found.reliability) == 4000
 
 
+def test_a_model_that_nearly_always_agrees_is_fitted_too() -> None:
+    rng = np.random.default_rng(4)
+    said = rng.uniform(0.9992, 0.9998, 19_000)
+    agreed = np.ones(19_000, dtype=np.bool_)
+    agreed[np.argsort(said)[:3]] = False
+
+    found = calibration(Answers(said, agreed), Answers(said, agreed))
+
+    assert found.error_after < 0.001
+    assert found.reliability[0][1] == pytest.approx(1 - 3 / 1900, abs=1e-4)
+    assert found.reliability[0][0] == pytest.approx(found.reliability[0][1], abs=0.002)
+
+
 def test_a_surer_answer_is_never_trusted_less() -> None:
     rng = np.random.default_rng(3)
     backwards = Answers(said := rng.uniform(0.1, 0.9, 2000), rng.uniform(size=2000) > said)
@@ -59,6 +77,33 @@ def test_a_calibration_takes_the_place_of_the_table() -> None:
     assert looked_up(msgspec.structs.replace(table, calibration=fitted), 0.7) == pytest.approx(0.7)
     assert looked_up(msgspec.structs.replace(table, calibration=fitted), 1.0) == pytest.approx(1.0, abs=1e-5)
     assert looked_up(None, 0.7) is None
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_a_value_is_as_sure_as_it_is_likely_itself(value: int) -> None:
+    heater = TagSpec(tag="H", unit="", trained=("0", "1"), knots=("0", "1"), first_token=0)
+    mask = OutputMask(TagCodec(heater), OutputRange(Fraction(1), Fraction(0), 0, 1), "most_probable")
+    logits = np.log(np.array([0.6, 0.4] if value == 0 else [0.3, 0.7], dtype=np.float32))
+
+    found = mask.decode(logits)
+
+    assert found.raw == value
+    assert found.concentration == pytest.approx(max(np.exp(logits)), abs=1e-6)
+
+
+def test_answers_to_what_is_unlike_training_have_no_part_in_a_temperature() -> None:
+    manifest, kind, engine = load_bundle(TWO).manifest, RECIPES["two-heater"].plant, engine_of(TWO)
+    assert manifest.familiarity is not None
+    nothing = msgspec.structs.replace(manifest.familiarity.state, limit=1e-9)
+    blind = msgspec.structs.replace(
+        manifest, familiarity=msgspec.structs.replace(manifest.familiarity, state=nothing)
+    )
+
+    every = answers(kind, engine, manifest, "constraint-aware", range(3000, 3001))
+    none = answers(kind, engine, blind, "constraint-aware", range(3000, 3001))
+
+    assert len(every.agreed) == len(every.concentration) > 150
+    assert len(none.agreed) == len(none.concentration) == 0
 
 
 def runs(seeds: range) -> Runs:

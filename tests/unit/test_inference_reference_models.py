@@ -12,6 +12,7 @@ import pytest
 from gateway.inference.bundle.files import BundleError
 from gateway.inference.bundle.manifest import GOLDEN_FILE, Manifest, load_bundle
 from gateway.inference.golden import ACTION_TOLERANCE, Golden, main, replay
+from gateway.inference.quantize.recipes import OBJECTIVE
 from gateway.inference.training.clone import Clone, engine_of
 from gateway.inference.training.dataset import record
 from gateway.inference.training.evaluate import mean_errors
@@ -48,9 +49,19 @@ def test_the_recipe_in_the_tree_made_the_bundle_and_its_bars_are_kept(directory:
 
     assert manifest.training is not None
     assert manifest.training.recipe_digest == recipe_digest(manifest.id)
-    assert {"int8_relative_l2", "expected_action_error_of_span"} <= manifest.gates.keys()
+    assert {"relative_l2", "expected_action_error_of_span"} <= manifest.gates.keys()
     assert all(figures[bar] <= limit for bar, limit in manifest.gates.items())
     assert sum(path.stat().st_size for path in directory.iterdir()) < MOST_BYTES
+
+
+@pytest.mark.parametrize("directory", SHIPPED, ids=name)
+def test_every_shipped_bundle_carries_what_every_result_of_a_recipe_does(directory: Path) -> None:
+    manifest = manifest_of(directory)
+
+    assert {"relative_l2", "row_p99", "top1_delta", "expected_action_error_of_span"} <= set(manifest.accuracy)
+    assert {"objective", "twin_objective", "objective_over_twin"} <= set(manifest.closed_loop)
+    assert manifest.gates["objective_over_twin"] == OBJECTIVE
+    assert 0 <= manifest.accuracy["top1_delta"] <= 0.05
 
 
 @pytest.mark.parametrize("directory", TUNED, ids=name)
@@ -82,6 +93,10 @@ def test_calibration_does_not_make_confidence_worse(directory: Path) -> None:
     assert confidence.calibration is not None
     assert confidence.calibration.error_after <= max(confidence.calibration.error_before, 0.01)
     assert confidence.calibration.error_after <= 0.05
+    most, agreed, _ = confidence.calibration.reliability[-1]
+    least, agreed_least, _ = confidence.calibration.reliability[0]
+    assert most - agreed <= 0.01, "the surest tenth"
+    assert least - agreed_least <= 0.05, "the least sure tenth"
     sure = [group[0] for group in confidence.calibration.reliability]
     assert sure == sorted(sure)
 

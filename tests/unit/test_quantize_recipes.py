@@ -325,7 +325,7 @@ def test_the_shipped_bundle_is_measured_by_the_same_bars() -> None:
     assert gates["relative_l2"] == 0.02
     assert not needs_loop
     assert figures.failures(gates, needs_loop=needs_loop) == []
-    assert figures.relative_l2 == pytest.approx(SOURCE.manifest.accuracy["int8_relative_l2"], rel=0.05)
+    assert figures.relative_l2 == pytest.approx(SOURCE.manifest.accuracy["relative_l2"], rel=0.05)
 
 
 def test_no_plant_is_known_by_other_tags() -> None:

@@ -28,15 +28,24 @@ def calibrated(
 ) -> float | None:
     """The share of held-out decisions of like concentration that agreed with the expert.
 
-    0 when a measurement lies outside what training ever saw, or moved since `before`, a cycle ago, as
-    none there did; None where nobody has measured that share.
+    0 where the inputs are not `like_training`; None where nobody has measured that share.
+    """
+    if not like_training(manifest, inputs, in_force, before):
+        return 0.0
+    return looked_up(manifest.confidence, concentration(decoded))
+
+
+def like_training(
+    manifest: Manifest, inputs: Sequence[float], in_force: Sequence[float], before: Sequence[float] | None
+) -> bool:
+    """False when a measurement lies outside what training saw, or moved since `before` as none there did.
+
+    `before` is what was measured a cycle ago, None where nobody knows.
     """
     for spec, value in zip(manifest.inputs, inputs, strict=True):
         if not float(spec.trained[0]) <= value <= float(spec.trained[1]):
-            return 0.0
-    if manifest.familiarity is not None and not manifest.familiarity.knows(inputs, in_force, before):
-        return 0.0
-    return looked_up(manifest.confidence, concentration(decoded))
+            return False
+    return manifest.familiarity is None or manifest.familiarity.knows(inputs, in_force, before)
 
 
 def looked_up(calibration: Confidence | None, sure: float) -> float | None:

@@ -96,7 +96,7 @@ class DecodedOutput:
     raw: int
     value: Fraction
     masked_out: float  # probability on tokens that may not be answered here: a drift signal
-    concentration: float  # 1 when all probability is within one knot of the answer
+    concentration: float  # probability of a value by itself, within one knot of an expectation
 
 
 class Option(NamedTuple):
@@ -166,7 +166,7 @@ class OutputMask:
             raw=raw,
             value=self.limits.value(raw),
             masked_out=max(0.0, 1.0 - kept * read.mass),
-            concentration=self._near(share, wanted),
+            concentration=self._around(share, self._place(wanted)),
         )
 
     def options(
@@ -219,7 +219,7 @@ class OutputMask:
         return DecodedOutput(raw, value, masked_out, self._around(read.share, self._place(float(value))))
 
     def _around(self, share: NDArray[np.float64], place: float) -> float:
-        """What an answer at a place among the bins is ranked by."""
+        """The probability of an answer at a place: of a value by itself, within one bin of an expectation."""
         return _within_one(share, place) if self._decoding == "expectation" else float(share[round(place)])
 
     def _around_each(self, share: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -232,10 +232,6 @@ class OutputMask:
 
     def _place(self, value: float) -> float:
         return float(np.interp(value, self._knots, self._places))
-
-    def _near(self, share: NDArray[np.float64], wanted: float) -> float:
-        """The probability within one knot of a value."""
-        return _within_one(share, self._place(wanted))
 
     def _wanted(self, share: NDArray[np.float64]) -> float:
         if self._decoding == "expectation":

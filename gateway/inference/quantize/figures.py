@@ -14,10 +14,10 @@ from gateway.inference.accuracy_gate import Rows, differences
 from gateway.inference.bundle.gate_record import Run, read_gate_record
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.bundle.tokenizer import Token, Tokenizer
+from gateway.inference.bundle.twin import twin_of
 from gateway.inference.kv.backend import KvBackend
 from gateway.inference.kv.ort_session import Provider
 from gateway.inference.quantize.recipes import RECIPES
-from gateway.inference.quantize.twin import twin_of
 from gateway.inference.serving.backends import make_backend
 from gateway.inference.training.paired import Length, cycles_of, objective, plant_of
 
@@ -165,6 +165,6 @@ def _of_rows(bundle: Bundle, ours: Rows, theirs: Rows) -> dict[str, float]:
     return {
         "relative_l2": found.relative_l2,
         "row_p99": found.row_p99,
-        "top1_delta": float(np.mean(found.other_choices)),
+        "top1_delta": found.top1_delta,
         "expected_action_error_of_span": found.expected_action_error_of_span,
     }

@@ -19,12 +19,12 @@ from gateway.core.errors import InferenceError
 from gateway.inference.bundle.files import BUNDLE_FILE, MODEL_FILE
 from gateway.inference.bundle.gate_record import read_gate_record
 from gateway.inference.bundle.manifest import GOLDEN_FILE, REFERENCE_FILE, Bundle, Manifest
+from gateway.inference.bundle.twin import files_of, load_decoder
 from gateway.inference.decision_model import ranges_of
 from gateway.inference.golden import Golden, ranged, written
 from gateway.inference.kv.ort_session import Provider
 from gateway.inference.quantize.figures import Figures, Progress, bars, measure
 from gateway.inference.quantize.trust import fitted_again
-from gateway.inference.quantize.twin import files_of, load_decoder
 from gateway.inference.serving.serving import Size, start_engine
 from gateway.inference.training.paired import Length
 

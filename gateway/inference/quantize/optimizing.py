@@ -15,11 +15,11 @@ from gateway.inference.bundle.files import MODEL_FILE, BundleError
 from gateway.inference.bundle.made import Fused, Made
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.bundle.target import check_target
+from gateway.inference.bundle.twin import float32_graph, load_decoder
 from gateway.inference.kv.ort_session import Provider, providers_for
 from gateway.inference.quantize.figures import Progress
 from gateway.inference.quantize.graphs import Graph
 from gateway.inference.quantize.making import Result, beside, finish, take_along, tools
-from gateway.inference.quantize.twin import float32_graph, load_decoder
 from gateway.inference.training.paired import Length
 
 Level = Literal["basic", "extended", "all"]

@@ -11,13 +11,13 @@ from gateway.core.errors import InferenceError
 from gateway.inference.bundle.files import MODEL_FILE
 from gateway.inference.bundle.made import KV_TYPES, KvType, Made
 from gateway.inference.bundle.manifest import PAGED, Quantization
+from gateway.inference.bundle.twin import float32_graph, load_decoder
 from gateway.inference.kv.ort_session import Provider, providers_for
 from gateway.inference.quantize.figures import Progress
 from gateway.inference.quantize.graphs import Graph
 from gateway.inference.quantize.making import Result, beside, finish, take_along, tools
 from gateway.inference.quantize.passes import apply, matrices
 from gateway.inference.quantize.recipes import recipe_named
-from gateway.inference.quantize.twin import float32_graph, load_decoder
 from gateway.inference.training.paired import Length
 
 _LEAST_BLOCK, _MOST_BLOCK = 16, 256

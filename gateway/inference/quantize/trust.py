@@ -36,7 +36,7 @@ def fitted_again(bundle: Bundle, runs: int, provider: Provider, progress: Progre
         progress("confidence", done / (2 * runs))
 
     own, other = (
-        answers(kind, engine, training.expert, range(seeds.start, seeds.start + runs), advance)
+        answers(kind, engine, manifest, training.expert, range(seeds.start, seeds.start + runs), advance)
         for seeds in (FITTED, HELD_OUT)
     )
     kept, fitted = measured(other, before.temperature, before.offset), calibration(own, other)

@@ -19,6 +19,7 @@ import numpy as np
 from gateway.inference.accuracy_gate import measure
 from gateway.inference.bundle.described import Confidence
 from gateway.inference.bundle.manifest import GOLDEN_FILE, Bundle, Manifest, load_bundle
+from gateway.inference.bundle.twin import twin_of
 from gateway.inference.golden import written
 from gateway.inference.serving.engine import Engine
 from gateway.inference.training.calibrate import CYCLES, FITTED, alarms, answers, calibration, familiarity
@@ -27,6 +28,7 @@ from gateway.inference.training.cards import write_card
 from gateway.inference.training.clone import Clone, engine_of
 from gateway.inference.training.dataset import Runs, record
 from gateway.inference.training.export import GATES, write_manifest
+from gateway.inference.training.paired import Length, objective
 from gateway.inference.training.plant import Controller, Draw, PlantKind, Row, Values
 from gateway.inference.training.recipes import RECIPES
 from gateway.inference.training.reliability import RELIABILITY_FILE, picture
@@ -125,11 +127,13 @@ def evaluated(manifest: Manifest, directory: Path) -> Manifest:
     engine, bundle = engine_of(directory), load_bundle(directory)
     accuracy = {name: round(value, 6) for name, value in dataclasses.asdict(measure(bundle)).items()}
     loop = closed_loop(recipe.plant, engine) if recipe.expert == TUNED else {}
+    loop |= over_twin(bundle, recipe.plant)
     loop = {name: round(value, 5) for name, value in loop.items()}
     known = familiarity(_like_training(recipe.plant, recipe.expert, range(950, 1010)), recipe.plant)
     strange = alarms(known, _like_training(recipe.plant, recipe.expert, range(1010, 1030)), recipe.plant)
     strange = {name: round(value, 5) for name, value in strange.items()}
-    trust = confidence(recipe.plant, engine, recipe.expert)
+    manifest = msgspec.structs.replace(manifest, familiarity=msgspec.structs.replace(known, figures=strange))
+    trust = confidence(recipe.plant, engine, manifest, recipe.expert)
     assert trust.calibration is not None, "fitted a moment ago"  # noqa: S101 - an invariant
     (directory / RELIABILITY_FILE).write_text(picture(manifest.id, trust.calibration))
     write_golden(bundle, recipe.plant, recipe.expert)
@@ -140,8 +144,15 @@ def evaluated(manifest: Manifest, directory: Path) -> Manifest:
         accuracy=accuracy,
         closed_loop=loop,
         confidence=trust,
-        familiarity=msgspec.structs.replace(known, figures=strange),
     )
+
+
+def over_twin(bundle: Bundle, kind: PlantKind) -> dict[str, float]:
+    """The closed-loop objective of the shipped graph and of its float32 twin on the same seeds."""
+    length = Length(len(HELD_OUT))
+    with twin_of(bundle) as twin:
+        ours, theirs = objective(bundle, kind, length), objective(twin, kind, length)
+    return {"objective": ours, "twin_objective": theirs, "objective_over_twin": ours / theirs}
 
 
 def _like_training(kind: PlantKind, expert: str, seeds: range) -> Runs:
@@ -150,11 +161,11 @@ def _like_training(kind: PlantKind, expert: str, seeds: range) -> Runs:
     return disturbed.joined(record(kind, expert, seeds, CYCLES, noise=False))
 
 
-def confidence(kind: PlantKind, engine: Engine, expert: str) -> Confidence:
-    """How far answers agree with the expert, by their concentration."""
-    fitted = answers(kind, engine, expert, FITTED)
+def confidence(kind: PlantKind, engine: Engine, manifest: Manifest, expert: str) -> Confidence:
+    """How far answers to what is like training agree with the expert, by their concentration."""
+    fitted = answers(kind, engine, manifest, expert, FITTED)
     table = Confidence(edges=(), hit_rate=(round(float(fitted.agreed.mean()), 4),))
-    held_out = answers(kind, engine, expert, CHECKED)
+    held_out = answers(kind, engine, manifest, expert, CHECKED)
     return msgspec.structs.replace(table, calibration=calibration(fitted, held_out))
 
 

@@ -27,9 +27,10 @@ from gateway.inference.training.recipes import RECIPES, Recipe
 from gateway.inference.training.reliability import RELIABILITY_FILE
 
 GATES = {
-    "int8_relative_l2": 0.02,
-    "int8_row_p99": 0.05,
+    "relative_l2": 0.02,
+    "row_p99": 0.05,
     "expected_action_error_of_span": 0.01,
+    "objective_over_twin": 1.02,
     "iae_over_expert": 1.05,
     "iae_over_pi": 1.0,
     "unlike_iae_over_expert": 1.15,

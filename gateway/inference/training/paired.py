@@ -33,7 +33,7 @@ class Length:
 
     seeds: int = 4
     cycles: int = 0
-    fitted: int = 24
+    fitted: int = 96
 
 
 def plant_of(bundle: Bundle) -> PlantKind | None:
