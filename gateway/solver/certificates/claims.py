@@ -161,6 +161,7 @@ def _violated(claim: Claim, rules: RuleSet, plan: Plan, facts: Facts) -> Scene:
     witness |= {f"x:{name[6:]}": value for name, value in assignment.items() if name[:6] == "start:"}
     for variable in rules.measured:
         tag, instant = str(variable.tag), max(duties[0].drift, duties[0].instant)
-        if instant and tag not in rules.forms and tag in assignment:
-            witness[f"p{instant}:{tag}"] = assignment[tag]
+        name = f"p{instant}:{tag}"
+        if instant and name in plan.symbols and tag in assignment:  # of others nothing is asked
+            witness[name] = assignment[tag]
     return Scene(claim=claim, rules=rules, plan=plan, facts=facts, duties=duties, witness=witness)
