@@ -62,10 +62,6 @@ def premises(texts: Sequence[str], recorded: Recorded) -> Premises:
     """Reading and prediction met, as S2 has it. Raises `LanguageError` for a module it cannot read."""
     sources = [read_source(text) for text in texts]
     moving = {tag for source in sources for tag in source.next_state}
-    in_force = {
-        tag: [(value, ceased) for value, ceased in entries if not ceased]
-        for tag, entries in recorded.history.items()
-    }
     ages = {tag: Fraction(0) if tag in moving else age for tag, age in recorded.age_s.items()}
     measured: Box = widened(texts, recorded.readings, ages)
     measured |= {
@@ -75,7 +71,7 @@ def premises(texts: Sequence[str], recorded: Recorded) -> Premises:
         if quantity.hidden and quantity.physical is not None
     }
     state = {
-        tag: _later(sources, measured, in_force, recorded.age_s.get(tag, Fraction(0)))[tag]
+        tag: _later(sources, measured, recorded.history, recorded.age_s.get(tag, Fraction(0)))[tag]
         if tag in moving
         else reach
         for tag, reach in measured.items()

@@ -100,7 +100,7 @@ class Motions:
     def grown(variable: Variable, span: Span, seconds: Floats) -> Span:
         """Where a variable without dynamics may be that many seconds later."""
         if variable.max_rate is None:
-            first, last = (float(end) for end in variable.range)
+            first, last = (float(end) for end in variable.roams)
             moved = seconds > 0
             low = np.where(moved, np.minimum(span.low, first), span.low)
             high = np.where(moved, np.maximum(span.high, last), span.high)

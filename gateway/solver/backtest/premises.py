@@ -64,7 +64,9 @@ def observe(rules: RuleSet, motions: Motions, seen: Evidence) -> Premises:
     fresh = dict(measured)
     for tag in rules.forms:
         if tag in ages:
-            fresh[tag] = motions.forward(measured, old, ages[tag])[tag]
+            fresh[tag] = motions.since(measured, seen.in_force, ages[tag])[tag]
+            for other in rules.steps.upstream[tag] & ages.keys():
+                reasons.doubt(ages[other] < ages[tag])  # read later: how far it was off then is asked exactly
     now = _met(fresh, _predicted(rules, motions, seen), reasons)
     facts: dict[str, Span] = {}
     for tag in rules.asked:
@@ -165,7 +167,7 @@ def _known(
     count, tag = len(seen), str(variable.tag)
     if variable.hidden and variable.physical is not None:
         return _fixed(variable.physical, count)
-    anywhere = _fixed(variable.range, count)
+    anywhere = _fixed(variable.roams, count)
     value = _column(seen.value, tag, count)
     unread = bad[tag] | np.isnan(value)
     value = np.where(unread, anywhere.low, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from gateway.core.tag import TagId
@@ -74,7 +74,8 @@ class Boxes:
             case "m":
                 # its mean over the segment: a value at the rate's limit is halfway at half time
                 segment = self._plan.segments[index]
-                return self._grown(tag, (segment.start + segment.end) / 2)
+                counts = self._rules.variables[tag].sort != "real"  # it may count up at once, and stay there
+                return self._grown(tag, segment.end if counts else (segment.start + segment.end) / 2)
             case _:
                 return self._grown(tag, self._plan.instant(index))
 
@@ -119,10 +120,12 @@ def choices(
         if low == high:
             continue
         variable = rules.variables.get(TagId(name.partition(":")[2]))
-        values = range(2) if variable is None else variable.whole or ()
-        kept = tuple(Fraction(n) for n in values if low <= n * SCALE <= high)
-        if len(kept) <= _MOST_VALUES:
-            found[name] = kept
+        if variable is None or variable.sort == "int":  # not only of its range, which a prediction may leave
+            values: Sequence[int] = range(-(-low // SCALE), high // SCALE + 1)
+        else:
+            values = [n for n in variable.whole or () if low <= n * SCALE <= high]
+        if len(values) <= _MOST_VALUES:
+            found[name] = tuple(map(Fraction, values))
     return found
 
 

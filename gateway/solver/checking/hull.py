@@ -42,7 +42,7 @@ def _declared(rules: RuleSet, plan: Plan, name: str) -> Fraction:
     variable = next((v for tag, v in rules.variables.items() if tag == rest), None)
     if variable is None or kind in ("held", "age"):
         return Fraction(_UNDECLARED)
-    low, high = variable.range
+    low, high = variable.roams
     if kind == "rate":
         return max(Fraction(1), (high - low) / plan.step)
     return max(Fraction(1), abs(low), abs(high), *(map(abs, variable.physical or ())))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 
 from gateway.core.ports import CheckRequest, InForce
@@ -18,7 +19,7 @@ _MOST_PIECES = 8  # of the time since the last check, by what was in force
 def grown(variable: Variable, interval: Interval, seconds: Fraction) -> Interval:
     """Where a variable without dynamics may be that many seconds later."""
     if variable.max_rate is None:
-        low, high = variable.range if seconds else interval
+        low, high = variable.roams if seconds else interval
         low, high = min(low, interval[0]), max(high, interval[1])
     else:
         reach = variable.max_rate * seconds
@@ -31,25 +32,30 @@ def grown(variable: Variable, interval: Interval, seconds: Fraction) -> Interval
 
 
 def predicted(rules: RuleSet, request: CheckRequest) -> dict[str, Whole] | None:
-    """Where the last check's state set has come to since; None where there is none to carry.
-
-    A value that ceased before a moment is no part of what may have acted in it.
-    """
+    """Where the last check's state set has come to since; None where there is none to carry."""
     carried = usable(rules, request)
     if carried is None:
         return None
     state = {tag: fine((i.low, i.high)) for tag, i in carried.intervals.items() if tag in rules.variables}
     if state.keys() != {str(v.tag) for v in rules.measured}:
         return None
-    gap = micros_up(request.taken_at - carried.at)
+    return since(rules, request, state, micros_up(request.taken_at - carried.at))
+
+
+def since(
+    rules: RuleSet, request: CheckRequest, start: Mapping[str, Whole], seconds: Fraction
+) -> dict[str, Whole]:
+    """Where the plant is, from where it was so many seconds ago; what ceased meanwhile acted until then."""
     ceased = {str(v.tag): _ceased(request.history[v.tag]) for v in rules.actions}
-    cuts = sorted({ago for entries in ceased.values() for _, ago in entries if 0 < ago < gap}, reverse=True)
-    moments = [gap, *cuts[: _MOST_PIECES - 1], Fraction(0)]
-    for start, end in itertools.pairwise(moments):
+    cuts = sorted({ago for told in ceased.values() for _, ago in told if 0 < ago < seconds}, reverse=True)
+    moments = [seconds, *cuts[: _MOST_PIECES - 1], Fraction(0)]
+    state = dict(start)
+    for begins, ends in itertools.pairwise(moments):
         acting = {
-            tag: fine(hull(*(v for v, ago in es if ago < start or not ago))) for tag, es in ceased.items()
+            tag: fine(hull(*(v for v, ago in told if ago < begins or not ago)))
+            for tag, told in ceased.items()
         }
-        state = rules.steps.forward(state, acting, start - end)
+        state = rules.steps.forward(state, acting, begins - ends)
     return state
 
 

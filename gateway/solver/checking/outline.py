@@ -55,9 +55,9 @@ def limits(rules: RuleSet, plan: Plan) -> dict[str, Interval]:
         variable = rules.variables.get(TagId(rest))
         if variable is None or kind in _FACTS:
             continue
-        low, high = variable.range
+        low, high = variable.range if variable.action else variable.roams
         if kind[0] in "mp":
-            low, high = grown(variable, variable.range, plan.instant(len(plan.segments)))
+            low, high = grown(variable, variable.roams, plan.instant(len(plan.segments)))
         if variable.physical is not None:
             low, high = min(low, variable.physical[0]), max(high, variable.physical[1])
         found[name] = low, high

@@ -10,8 +10,9 @@ from fractions import Fraction
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue, exact
-from gateway.solver.checking.motion import hull, predicted
+from gateway.solver.checking.motion import hull, predicted, since
 from gateway.solver.checking.past import Past, carried_on, micros_down, micros_up, recall
+from gateway.solver.checking.together import together
 from gateway.solver.modules.module import Interval, Variable
 from gateway.solver.rules.interval import SCALE
 from gateway.solver.rules.ruleset import RuleSet
@@ -62,14 +63,14 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
     ages, oldest, bad = _ages(rules, request)
     skew = _skew(rules, request.inputs, bad)
     measured = {str(v.tag): _known(rules, request, v, ages, skew, bad) for v in rules.measured}
-    since = {tag: hull(*values) for tag, values in old.items()}
-    fresh = _until_now(rules, measured, since, ages)
+    in_force = {tag: hull(*values) for tag, values in old.items()}
+    fresh = _until_now(rules, request, measured, ages, bad)
     before = predicted(rules, request)
     met = fresh if before is None else _met(rules, before, fresh)
     short = {tag: (low // _FINER, -(-high // _FINER)) for tag, (low, high) in met.items()}
     now = {tag: (Fraction(low, _GRID), Fraction(high, _GRID)) for tag, (low, high) in short.items()}
     quality = _quality(rules, request, bad)
-    past = recall(rules, request, now, {**{f"prev({t})": span for t, span in since.items()}, **quality})
+    past = recall(rules, request, now, {**{f"prev({t})": span for t, span in in_force.items()}, **quality})
     return Facts(
         now=now,
         whole={tag: (low * _COARSER, high * _COARSER) for tag, (low, high) in short.items()},
@@ -89,18 +90,30 @@ def observe(rules: RuleSet, request: CheckRequest) -> Facts:
 
 
 def _until_now(
-    rules: RuleSet, measured: Mapping[str, Whole], since: Mapping[str, Interval], ages: Mapping[str, Fraction]
+    rules: RuleSet,
+    request: CheckRequest,
+    measured: Mapping[str, Whole],
+    ages: Mapping[str, Fraction],
+    bad: frozenset[str],
 ) -> dict[str, Whole]:
-    """Where each variable is by now, each from its own reading on."""
-    acting = {tag: fine(span) for tag, span in since.items()}
+    """Where each variable is by now, each from its own reading on: what ceased since acted until then."""
     moved: dict[float, Mapping[str, Whole]] = {}
     found = dict(measured)
+    read = {tag: age for tag, age in ages.items() if tag not in bad}
     for tag in rules.forms:
-        if tag in ages:
-            age = float(ages[tag])  # whole microseconds: two that differ differ as floats
-            if age not in moved:
-                moved[age] = rules.steps.forward(measured, acting, ages[tag])
-            found[tag] = moved[age][tag]
+        if tag not in ages:
+            continue
+        start = measured if tag in bad else together(rules, request, tag, measured, read)
+        if start is None:
+            msg = f"the readings behind `{tag}` lie too far apart in time to be put together"
+            raise UnusableError(msg)
+        age = float(ages[tag])  # whole microseconds: two that differ differ as floats
+        if start is not measured:
+            found[tag] = since(rules, request, start, ages[tag])[tag]
+            continue
+        if age not in moved:
+            moved[age] = since(rules, request, measured, ages[tag])
+        found[tag] = moved[age][tag]
     return found
 
 
@@ -184,7 +197,7 @@ def _known(
     if variable.hidden and variable.physical is not None:
         return fine(variable.physical)
     if variable.tag in bad:
-        return fine(variable.range)
+        return fine(variable.roams)
     return _reading(variable, request.inputs[variable.tag], ages[variable.tag], skew, rules)
 
 

@@ -37,7 +37,13 @@ class Variable:
     labels: Mapping[str, int] | None = None  # of an enum: register values
     error_reason: str = ""  # why a real may claim an error of 0
     hidden: bool = False  # a state that is never measured; its tag is `MODULE.name`
+    widest: Interval | None = None  # of several modules' ranges, where it is not `range`
     definition: TagDefinition
+
+    @property
+    def roams(self) -> Interval:
+        """Where it may be while nobody knows: the widest range that a module in force declares (S3)."""
+        return self.range if self.widest is None else self.widest
 
     @property
     def uncertainty(self) -> Fraction:

@@ -50,7 +50,7 @@ def moment(rules: RuleSet, request: CheckRequest, at: Fraction) -> Moment:
         tag = str(variable.tag)
         number = None if variable.hidden else _number(variable, request)
         if number is None:
-            raw[tag] = fine(variable.physical or variable.range)
+            raw[tag] = fine(variable.physical or variable.roams)
             continue
         error = variable.uncertainty
         raw[tag] = fine((number - error, number + error))

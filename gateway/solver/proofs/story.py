@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil, floor
 
 from gateway.solver.checking.course import SLOWEST_RAMP
 from gateway.solver.language.affine import (
@@ -77,21 +78,25 @@ class Story:
         self._count += 1
         return symbol(f"{name}#{self._count}")
 
-    def _measured(self, variable: Variable) -> Affine:
+    def _measured(self, variable: Variable, *, mean: bool = False) -> Affine:
+        """Where a variable may be at a moment, or what it may be on average of a time."""
         value = self.fresh(variable.tag)
-        if variable.physical is not None:
-            self.premises.append(_between(value, *map(_number, variable.physical)))
-        elif variable.tag not in self.rules.forms and variable.max_rate is None:
-            self.premises.append(_between(value, *map(_number, variable.range)))
-        if variable.sort != "real":
-            self.premises.append(_whole(value, variable))
+        within = variable.physical
+        if within is None and variable.tag not in self.rules.forms and variable.max_rate is None:
+            within = variable.roams
+        if within is not None:
+            self.premises.append(_between(value, *map(_number, within)))
+        if variable.labels is not None and not mean:
+            self.premises.append(_whole(value, variable.whole or ()))
+        elif variable.sort != "real" and not mean and within is not None:
+            self.premises.append(_whole(value, range(ceil(within[0]), floor(within[1]) + 1)))
         return value
 
     def _action(self, variable: Variable) -> Affine:
         value = self.fresh(variable.tag)
         self.premises.append(_between(value, *map(_number, variable.range)))
         if variable.sort != "real":
-            self.premises.append(_whole(value, variable))
+            self.premises.append(_whole(value, variable.whole or ()))
         return value
 
     def said_of(
@@ -131,9 +136,15 @@ class Story:
 
     def later(self, before: Affine, variable: Variable, seconds: Fraction) -> Affine:
         """A variable without dynamics some time later."""
-        value = self._measured(variable)
+        return self._after(before, variable, seconds, mean=False)
+
+    def _after(self, before: Affine, variable: Variable, seconds: Fraction, *, mean: bool) -> Affine:
+        value = self._measured(variable, mean=mean)
         if variable.max_rate is not None:
-            reach = _number(variable.max_rate * seconds)
+            way = variable.max_rate * seconds
+            if variable.sort != "real":  # it may count up at any moment, at once too
+                way = way * (2 if mean else 1) + 1
+            reach = _number(way)
             self.premises.append(_between(value, before.plus(reach.times(Fraction(-1))), before.plus(reach)))
         return value
 
@@ -149,9 +160,10 @@ class Story:
                 value = look
             seen[variable.tag] = value
         answer: dict[str, Affine] = {}
+        before = {f"prev({tag})": value for tag, value in self.acting.items()}
         for variable in self.rules.actions:
             value = self._action(variable)
-            self.premises.append(self._policy(variable, value, {**seen, **self.acting}))
+            self.premises.append(self._policy(variable, value, {**seen, **self.acting, **before}))
             answer[variable.tag] = value
         return answer
 
@@ -213,7 +225,8 @@ class Story:
         for variable in self.rules.measured:
             if variable.tag not in self.rules.forms:
                 # the mean over the step, which at the rate's limit is its value at half time
-                during[variable.tag] = self.later(self.state[variable.tag], variable, self.step / 2)
+                at_first = self.state[variable.tag]
+                during[variable.tag] = self._after(at_first, variable, self.step / 2, mean=True)
         ends: list[dict[str, Affine]] = []
         for part in parts:
             end: dict[str, Affine] = {}
@@ -266,8 +279,8 @@ class Story:
         self.obligations.append((len(self.premises), Obligation(said, formula)))
 
 
-def _whole(value: Affine, variable: Variable) -> Formula:
-    whole = variable.whole or ()
-    if len(whole) > _MOST_VALUES:  # any number between is assumed too: more than there is, never less
-        return _between(value, *map(_number, variable.range))
+def _whole(value: Affine, whole: Sequence[int]) -> Formula:
+    """One of these; of more than can be told apart any number between: more than there is, never less."""
+    if len(whole) > _MOST_VALUES:
+        return _between(value, _number(Fraction(whole[0])), _number(Fraction(whole[-1])))
     return Some(tuple(_equal(value, _number(Fraction(k))) for k in whole))

@@ -31,6 +31,8 @@ def premises(v: Variable) -> list[object]:
         str(v.physical),
         str(v.definition.scale),
     ]
+    if v.widest is not None:
+        found.append(["roams", *map(str, v.widest)])
     if v.hidden:
         found.append("state")
     if v.labels is not None:

@@ -23,13 +23,16 @@ def joined(one: Variable, other: Variable) -> Variable:
         physical = (min(one.physical[0], other.physical[0]), max(one.physical[1], other.physical[1]))
     if one.max_rate is not None and other.max_rate is not None:
         max_rate = max(one.max_rate, other.max_rate)
+    # a reading outside either is not believed, but nothing keeps the plant inside the narrower one
     low, high = max(one.range[0], other.range[0]), min(one.range[1], other.range[1])
     if low > high:
         msg = f"the ranges of `{other.name}` ({other.tag}) have nothing in common"
         raise ValueError(msg)
+    least, most = min(one.roams[0], other.roams[0]), max(one.roams[1], other.roams[1])
     return replace(
         one,
         range=(low, high),
+        widest=None if one.action or (least, most) == (low, high) else (least, most),
         error=max(one.error, other.error),
         max_age=min(ages, default=None),
         max_rate=max_rate,

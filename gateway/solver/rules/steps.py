@@ -76,10 +76,11 @@ class Steps:
         self._forms, self._step = forms, step
         self._disturbances = {name: fine(interval) for name, interval in disturbances.items()}
         self._free = [v for v in measured if v.tag not in forms]
-        self._range = {str(v.tag): fine(v.range) for v in self._free}
+        self._range = {str(v.tag): fine(v.roams) for v in self._free}
         self._physical = {str(v.tag): fine(v.physical) for v in self._free if v.physical is not None}
         self._parts: dict[Fraction, list[_Form]] = {}
         self.sensors = {v.tag: Sensor.of(v) for v in measured}
+        self.upstream = {tag: _upstream(tag, forms) for tag in forms}
 
     def forward(
         self,
@@ -138,6 +139,17 @@ class Steps:
             share = part / self._step
             self._parts[part] = [_form(tag, form, share) for tag, form in self._forms.items()]
         return self._parts[part]
+
+
+def _upstream(tag: str, forms: Mapping[str, Affine]) -> frozenset[str]:
+    """The other variables with dynamics that move one, at once or by way of others."""
+    found: set[str] = set()
+    left = {tag}
+    while left:
+        more = forms[left.pop()].symbols & forms.keys()
+        left |= more - found
+        found |= more
+    return frozenset(found - {tag})
 
 
 def _at_most(value: Fraction) -> float:
