@@ -177,10 +177,31 @@ class _Checks:
     def _device(self, device: Device, loc: Loc) -> None:
         if device.tags_csv is None and not device.tags:
             self._add(loc, f"device `{device.id}` has no tags; give tags_csv or tags")
-        if device.liveness_tag is not None:
-            self._known((*loc, "liveness_tag"), device.liveness_tag)
+        if device.liveness_tag is not None and self._known((*loc, "liveness_tag"), device.liveness_tag):
+            self._liveness(device, self.tags[device.liveness_tag], loc)
         if device.hand_over is not None:
             self._hand_over(device.hand_over, loc)
+
+    def _liveness(self, device: Device, counter: PlacedTag, loc: Loc) -> None:
+        """What would let the counter seem to stand still for ever, so that nothing could be armed (S14)."""
+        name, limit_s = counter.row.id, device.liveness_timeout
+        if counter.device != loc:
+            self._add(
+                (*loc, "liveness_tag"), f"`{name}` belongs to another device; a counter vouches for its own"
+            )
+            return
+        group = device.poll_group.get(counter.row.poll_group)
+        if group is not None and group.interval >= limit_s and self._decides_on(loc):
+            self._add(
+                (*loc, "liveness_timeout"),
+                f"liveness_timeout {limit_s:g} s is not longer than {group.interval:g} s, the interval of poll "
+                f"group `{counter.row.poll_group}`, which reads `{name}`: between two readings it would count as "
+                "standing still, and nothing could be armed; read it more often, or allow it more time",
+            )
+
+    def _decides_on(self, device: Loc) -> bool:
+        used = (t for point in self.file.decision_point for t in (*point.inputs, *point.outputs))
+        return any(tag in self.tags and self.tags[tag].device == device for tag in used)
 
     def _hand_over(self, block: HandOver, device: Loc) -> None:
         loc = (*device, "hand_over")

@@ -151,6 +151,53 @@ def test_each_mistake_is_refused_with_its_sentence(
     assert any(said in problem for problem in problems(folder))
 
 
+# S14: a counter read less often than it may stand still keeps a point from arming, and nobody knew why.
+@pytest.mark.parametrize(("interval", "limit"), [("2 s", "500 ms"), ("500 ms", "500 ms"), ("1 s", "")])
+def test_a_counter_that_is_read_too_seldom_to_be_seen_moving_is_told_with_its_line(
+    folder: Path, edit: Edit, interval: str, limit: str
+) -> None:
+    edit('interval = "100 ms"', f'interval = "{interval}"')
+    edit('liveness_timeout = "500 ms"', f'liveness_timeout = "{limit}"' if limit else "")
+    line = (folder / "gateway.toml").read_text().splitlines().index(
+        f'liveness_timeout = "{limit}"' if limit else "[[channel.device]]"
+    ) + 1
+
+    (found,) = [p for p in problems(folder) if "liveness_timeout" in p]
+
+    assert found.startswith(f"gateway.toml:{line}:")
+    assert "the interval of poll group `fast`, which reads `TK1.LIVE`" in found
+    assert "nothing could be armed; read it more often, or allow it more time" in found
+
+
+def test_a_counter_nobody_decides_on_may_be_read_as_seldom_as_one_likes(folder: Path, edit: Edit) -> None:
+    edit('interval = "100 ms"', 'interval = "2 s"')
+    path = folder / "gateway.toml"
+    text = path.read_text()
+    path.write_text(text[: text.index("[[decision_point]]")])
+
+    load(path)
+
+
+def test_a_counter_of_another_device_vouches_for_nothing(folder: Path, edit: Edit) -> None:
+    edit(
+        "[[decision_point]]",
+        """[[channel.device]]
+id = "P2"
+unit_id = 2
+liveness_tag = "TK1.LIVE"
+tags = [{ id = "P2.REMOTE", table = "holding", address = 0, type = "uint16", poll_group = "slow" }]
+
+[channel.device.poll_group.slow]
+interval = "1 s"
+
+[[decision_point]]""",
+    )
+
+    assert any(
+        "`TK1.LIVE` belongs to another device; a counter vouches for its own" in p for p in problems(folder)
+    )
+
+
 # S24 and S26: nothing may be armed by configuration without rules or without a binding sheet.
 def test_armed_needs_required_modules_and_a_binding_sheet(folder: Path, edit: Edit) -> None:
     edit('mode = "shadow"', 'mode = "armed"')
