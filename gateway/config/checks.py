@@ -194,9 +194,9 @@ class _Checks:
         if group is not None and group.interval >= limit_s and self._decides_on(loc):
             self._add(
                 (*loc, "liveness_timeout"),
-                f"liveness_timeout {limit_s:g} s is not longer than {group.interval:g} s, the interval of poll "
-                f"group `{counter.row.poll_group}`, which reads `{name}`: between two readings it would count as "
-                "standing still, and nothing could be armed; read it more often, or allow it more time",
+                f"liveness_timeout {limit_s:g} s is not longer than {group.interval:g} s, the interval of "
+                f"poll group `{counter.row.poll_group}`, which reads `{name}`: between two readings it would "
+                "count as standing still, and nothing could be armed; read it more often, or allow it more time",
             )
 
     def _decides_on(self, device: Loc) -> bool:
