@@ -209,7 +209,9 @@ def test_an_operator_of_ones_own(tmp_path: Path) -> None:
     node = helper.make_node("Shell", ["x"], ["y"], domain="com.example", command="true")
     folder = _bundle(tmp_path / "own", [node], domains=["com.example"])
 
-    with pytest.raises(InferenceError, match=r"cannot be loaded .*com\.example.*: export it again"):
+    with pytest.raises(
+        InferenceError, match=r"cannot be loaded .*com\.example.*, export it again without it"
+    ):
         start_engine(bundle := load_any(folder), tuple(ranges_of(bundle).values()), Size())
 
 

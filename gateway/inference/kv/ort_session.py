@@ -26,8 +26,8 @@ _POOL_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tens
 _FATAL = 4  # what fails is raised; a shape that an export declares otherwise is warned of with every answer
 _NO_OPERATOR = ("NOT_IMPLEMENTED", "is not a registered function/op")  # the runtime's words
 _OTHER_OPERATORS = (
-    "this runtime has not that operator here: install the one from the lock file, "
-    "or make the bundle by a recipe without it (`int8w` has none of its own)"
+    "this runtime has not that operator here: install the one from the lock file, make the bundle by a "
+    "recipe without it (`int8w` has none of its own), or, if it is your own, export it again without it"
 )
 _AGAIN = "export it again, or copy the whole bundle"
 _NAMES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
