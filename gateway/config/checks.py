@@ -196,7 +196,7 @@ class _Checks:
                 (*loc, "liveness_timeout"),
                 f"liveness_timeout {limit_s:g} s is not longer than {group.interval:g} s, the interval of "
                 f"poll group `{counter.row.poll_group}`, which reads `{name}`: between two readings it would "
-                "count as standing still, and nothing could be armed; read it more often, or allow it more time",
+                "count as standing still, and nothing could be armed: read it more often, or give it longer",
             )
 
     def _decides_on(self, device: Loc) -> bool:

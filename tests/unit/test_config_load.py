@@ -166,7 +166,7 @@ def test_a_counter_that_is_read_too_seldom_to_be_seen_moving_is_told_with_its_li
 
     assert found.startswith(f"gateway.toml:{line}:")
     assert "the interval of poll group `fast`, which reads `TK1.LIVE`" in found
-    assert "nothing could be armed; read it more often, or allow it more time" in found
+    assert "nothing could be armed: read it more often, or give it longer" in found
 
 
 def test_a_counter_nobody_decides_on_may_be_read_as_seldom_as_one_likes(folder: Path, edit: Edit) -> None:
