@@ -8,15 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.solver.analysis.findings import Finding, Report
+from gateway.solver.analysis.telling import counted
 
 _STYLES = {"refused": "red", "unknown": "magenta", "warning": "yellow", "note": "cyan", "fine": "green"}
 _WORDS = {"unknown": "not known"}
-_COUNTED = {
-    "refused": ("refused", "refused"),
-    "unknown": ("not known", "not known"),
-    "warning": ("warning", "warnings"),
-    "note": ("note", "notes"),
-}
 
 
 def show(report: Report, *, assumed: bool, out: Console | None = None) -> None:
@@ -34,14 +29,7 @@ def show(report: Report, *, assumed: bool, out: Console | None = None) -> None:
         out.print(Text(f"\na proposal acts from {total:g} s after acquisition at the latest: {parts}"))
     if assumed:
         out.print(Text("\ntags were taken as the module says they are; name them by --config or --tags"))
-    out.print(Text(f"\n{summary(report)}", "bold"))
-
-
-def summary(report: Report) -> str:
-    """How many findings of each level but the fine ones there are."""
-    counts = {level: sum(1 for f in report.findings if f.level == level) for level in _COUNTED}
-    parts = [f"{n} {words[n > 1]}" for level, words in _COUNTED.items() if (n := counts[level])]
-    return f"{', '.join(parts) or 'nothing to mend'}; asked for {report.took_s:.1f} s"
+    out.print(Text(f"\n{counted(report)}", "bold"))
 
 
 def _finding(out: Console, finding: Finding) -> None:

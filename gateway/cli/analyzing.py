@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gateway.config.model import GatewayConfig
     from gateway.solver.analysis.analyze import Wanted
     from gateway.solver.analysis.findings import Report
-    from gateway.solver.analysis.sidecar import Sidecar
+    from gateway.solver.analysis.sidecar import Key, Sidecar
     from gateway.solver.modules.module import Module
 
 BUDGET_S = 60.0
@@ -51,7 +51,7 @@ def analyze_file(
 
     wanted, unread, state = _wanted(file, against, tags, config, as_json=as_json)
     wanted = replace(wanted, suggest=suggest_safe_set)
-    kept = sidecar.Sidecar(state / "analysis") if state is not None and state.is_dir() else None
+    kept = _answers(state, config)
     key = sidecar.key(wanted.module, wanted.active, wanted.times, wanted.silence_s, suggest_safe_set)
     report = kept.read(key) if kept is not None and not fresh else None
     if report is None:
@@ -133,7 +133,7 @@ def _active(
 
 def _of_point(wanted: Wanted, unread: list[str], path: Path) -> tuple[Wanted, list[str], Path | None]:
     """The times of the decision point that writes the module's actions, and the gateway's state folder."""
-    from gateway.config.lease import lease_sum  # noqa: PLC0415
+    from gateway.config.lease import lease_sum, until_effect  # noqa: PLC0415
     from gateway.config.load import load  # noqa: PLC0415
     from gateway.solver.analysis.effective import Times  # noqa: PLC0415
 
@@ -142,11 +142,7 @@ def _of_point(wanted: Wanted, unread: list[str], path: Path) -> tuple[Wanted, li
     point = next((p for p in config.decision_point if set(p.outputs) & set(wanted.module.actions)), None)
     if point is None:
         return wanted, unread, state
-    _, device = config.device_of(point.outputs[0])
-    parts = [("deadline", point.deadline), ("write delay", point.write_delay)]
-    if device.hand_over is not None:
-        parts.append(("PLC scan", device.hand_over.scan))
-    times = Times(tuple(parts), point.max_skew)
+    times = Times(tuple(until_effect(config, point)), point.max_skew)
     silence_s = sum(seconds for _, seconds in lease_sum(config, point))
     return replace(wanted, times=times, silence_s=silence_s), unread, state
 
@@ -162,7 +158,23 @@ def _with_unread(report: Report, unread: Sequence[str]) -> Report:
     return replace(report, findings=nearest_first([*more, *report.findings]))
 
 
-def _keep(kept: Sidecar, key: str, report: Report) -> None:
+def _answers(state: Path | None, config: Path | None) -> Sidecar | None:
+    """Where answers are kept; None where no state folder is known, or its key is not ours to read."""
+    from gateway.config.load import load  # noqa: PLC0415
+    from gateway.solver.analysis.sidecar import Sidecar  # noqa: PLC0415
+    from gateway.solver.bytecode.signing import KeyRefusedError, Seal  # noqa: PLC0415
+
+    if state is None or config is None or not state.is_dir():
+        return None
+    path = load(config).modules.answers_key
+    try:
+        return Sidecar(state / "analysis", Seal.of(path) if path is not None else None)
+    except KeyRefusedError as exc:
+        print(f"answers are neither looked up nor kept: {exc}", file=sys.stderr)
+        return None
+
+
+def _keep(kept: Sidecar, key: Key, report: Report) -> None:
     try:
         kept.keep(key, report)
     except OSError as exc:

@@ -24,6 +24,7 @@ from gateway.link.messages import (
 )
 
 _PIPED_WIDTH = 200
+_FOUND = 2  # of an analysis, after its summary
 _REASONS = 4  # a table is no place for a thousand of them
 _REASON_CHARACTERS = 200
 _IN_FORCE = {"active", "shadow", "pending"}  # a pending change leaves the module as it was
@@ -243,15 +244,19 @@ def _priority(module: ModuleState) -> str:
 
 
 def _reasons(module: ModuleState) -> str:
-    said = [
-        reason if len(reason) <= _REASON_CHARACTERS else f"{reason[:_REASON_CHARACTERS]} ..."
-        for reason in module.refused_because[:_REASONS]
-    ]
+    said = [_shortened(reason) for reason in module.refused_because[:_REASONS]]
     if module.changed_by:
         said.append(f"changed by {', '.join(module.changed_by)}")
     if (more := len(module.refused_because) - _REASONS) > 0:
         said.append(f"and {more} more: o3ctl runtime list --json, or the .refused.txt beside the file")
+    said += [f"analysis: {_shortened(line)}" for line in module.analysis[: 1 + _FOUND]]
+    if len(module.analysis) > 1 + _FOUND:
+        said.append("more of it: o3ctl runtime list --json, or the .accepted.txt beside the file")
     return "\n".join(said) or "-"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _REASON_CHARACTERS else f"{text[:_REASON_CHARACTERS]} ..."
 
 
 def _table(*columns: str, title: str | None = None) -> Table:

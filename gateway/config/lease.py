@@ -1,4 +1,4 @@
-"""The sum of S11: how long values stay in force after the last good decision."""
+"""Sums of times: how long values stay in force after the last good decision (S11), when they first act."""
 
 from __future__ import annotations
 
@@ -23,3 +23,12 @@ def lease_sum(config: GatewayConfig, point: DecisionPoint) -> list[tuple[str, fl
             ("fallback ramp", device.hand_over.fallback_ramp),
         ]
     return terms
+
+
+def until_effect(config: GatewayConfig, point: DecisionPoint) -> list[tuple[str, float]]:
+    """Terms and seconds from acquisition until a proposal acts, at the latest."""
+    parts = [("deadline", point.deadline), ("write delay", point.write_delay)]
+    _, device = config.device_of(point.outputs[0])
+    if device.hand_over is not None:
+        parts.append(("PLC scan", device.hand_over.scan))
+    return parts

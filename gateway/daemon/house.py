@@ -23,6 +23,7 @@ from gateway.daemon.broker import mqtt_settings, wide_integers
 from gateway.daemon.certifying import Certifier
 from gateway.daemon.coverage import Coverage
 from gateway.daemon.engines import make_engines
+from gateway.daemon.examining import make_background
 from gateway.daemon.fieldside import field_side
 from gateway.daemon.model_book import ModelBook
 from gateway.daemon.models import Models
@@ -50,9 +51,6 @@ from gateway.pipeline.rules import RulesHolder, RulesInForce
 from gateway.pipeline.writer import SetpointWriter
 from gateway.protocols.modbus.handover import HandOver
 from gateway.protocols.mqtt.bridge import MqttBridge
-from gateway.solver.analysis.apart import unkept
-from gateway.solver.in_force.comparing import Comparing
-from gateway.solver.rules.around import Around
 from gateway.solver.workers.pool import CheckerPool
 from gateway.storage.audit import AuditLog
 from gateway.storage.coverage import CoverageBook
@@ -172,7 +170,7 @@ class House:
             on_change=self._modules_changed,
             on_folder=self._folder_changed,
         )
-        self.comparing = Comparing(self.registry, unkept, Around.of)
+        self.comparing, self.examining = make_background(config, self.registry, self.running)
         self._told_modules = ToldModules()
         self.runtime = RuntimeVerbs(self.registry)
         self.overriding = OverrideVerbs(self.registry, config.modules.override_longest)
@@ -380,6 +378,7 @@ class House:
         for state in self._told_modules.news(self.registry.statuses()):
             self.link.publish(state)
         self.publish_state()
+        self.examining.look()
 
 
 def run_dir(config: GatewayConfig) -> Path:

@@ -27,6 +27,7 @@ from gateway.solver.in_force.watcher import FolderWatcher
 from gateway.solver.in_force.weakening import weakens
 from gateway.solver.modules.module import Module
 from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.rules.standing import standing
 from gateway.solver.workers.pool import CheckerPool
 
 log = structlog.get_logger().bind(component="runtime")
@@ -59,6 +60,7 @@ class RunningRules:
         self._silence_s = silence_s
         self._loaded: list[int] = []
         self._activated: asyncio.Queue[RuleSet | None] = asyncio.Queue()  # None: nothing to prove of it
+        self._settled = asyncio.Event()
 
     async def activate(self, rule_set: RuleSet, trial: RuleSet | None) -> None:
         """Put `rule_set` in force and judge `trial` beside it; what certificates need of it is kept first.
@@ -74,7 +76,12 @@ class RunningRules:
         while len(self._loaded) > _GENERATIONS_KEPT:
             await self._pool.drop(self._loaded.pop(0))
         unproved = bool(rule_set.modules) and not rule_set.proved_by(self.proofs.digests)
+        self._settled.clear()
         self._activated.put_nowait(rule_set if unproved else None)
+
+    async def settled(self) -> None:
+        """Waits until it is known whether the safe set in force is invariant, or that nobody knows."""
+        await self._settled.wait()
 
     async def run(self) -> None:
         """Proves what is in force and not known to be invariant; never ends by itself."""
@@ -89,6 +96,8 @@ class RunningRules:
                     if rule_set is not None
                     else None
                 )
+                if rule_set is None:
+                    self._settled.set()
 
     async def _settle(self, rule_set: RuleSet) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -97,6 +106,7 @@ class RunningRules:
             grace.cancel()
         if rule_set.generation == self._rules.current.generation:
             self._swap(rule_set, why)
+            self._settled.set()
 
     async def _end_grace(self, rule_set: RuleSet) -> None:
         await asyncio.sleep(self._grace_s)
@@ -117,6 +127,7 @@ class RunningRules:
             tolerated=rule_set.tolerated,
             accepted={v.tag: v.accept_quality for v in rule_set.measured if v.accept_quality},
             overrides=rule_set.overrides,
+            standing=standing(rule_set),
         )
 
     def _swap(self, rule_set: RuleSet, escape: str = "") -> None:
@@ -192,6 +203,7 @@ def module_state(status: ModuleStatus) -> ModuleState:
         constraints=list(status.constraints),
         priority_by=status.priority_by,
         changed_by=list(status.changed_by),
+        analysis=list(status.analysis),
     )
 
 

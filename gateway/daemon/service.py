@@ -98,6 +98,7 @@ def _long_lived(house: House) -> dict[str, Coroutine[Any, Any, Any]]:
         "approved": house.registry.run(),
         "overrides": house.overriding.run(),
         "compared": house.comparing.run(),
+        "examined": house.examining.run(),
         "models": house.models.run(),
         "memories": house.models.memories.run(),
         "state": _publish_state(house),

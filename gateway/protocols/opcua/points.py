@@ -74,6 +74,7 @@ MODULE_FIELDS = (
     Field("LastAttempt", _DATE),
     Field("LastSuccess", _DATE),
     Field("RefusedBecause", _STRING, array=True),
+    Field("Analysis", _STRING, array=True),
     Field("Constraints", _STRING, array=True),
 )
 MODEL_FIELDS = (
@@ -257,6 +258,7 @@ def module_values(state: ModuleState) -> dict[str, Any]:
         "LastAttempt": _time(state.last_attempt_ns),
         "LastSuccess": _time(state.last_success_ns),
         "RefusedBecause": list(state.refused_because),
+        "Analysis": list(state.analysis),
         "Constraints": list(state.constraints),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import string
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -107,6 +107,33 @@ class Trust:
                 "the `trusted_keys` of this gateway"
             )
         return ""
+
+
+_ANSWERS = b"o3-analysis/1\n"  # no signature over a module is one over answers
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """A private key by which a gateway knows again what it wrote itself."""
+
+    key: Ed25519PrivateKey = field(repr=False)
+
+    @staticmethod
+    def of(key_file: Path) -> Seal:
+        """The key in a PEM file; raises `KeyRefusedError`."""
+        return Seal(_private(key_file))
+
+    def signature(self, data: bytes) -> str:
+        """In hex."""
+        return self.key.sign(_ANSWERS + data).hex()
+
+    def fits(self, data: bytes, signature: str) -> bool:
+        """Whether this key signed it."""
+        try:
+            self.key.public_key().verify(bytes.fromhex(signature), _ANSWERS + data)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
 
 
 def signature_problem(compiled: Compiled) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import structlog
 
 from gateway.core.clock import Clock
+from gateway.solver.in_force.module_analysis import ModuleAnalysis
 from gateway.solver.in_force.module_reports import ModuleReport, ReportWriter
 from gateway.solver.in_force.module_status import (
     Held,
@@ -36,6 +37,7 @@ class ModuleBook:
     refused: dict[str, Refusal] = field(default_factory=dict)  # by file
     attempts: dict[str, int] = field(default_factory=dict)  # by module, UTC ns
     unloaded: dict[str, ModuleStatus] = field(default_factory=dict)
+    analyses: dict[str, ModuleAnalysis] = field(default_factory=dict)  # by content of what is held or waits
 
     def tried(self, name: str) -> None:
         """Somebody tried to change this module now."""
@@ -53,7 +55,13 @@ class ModuleBook:
             text += f", signed with key {held.module.signed_by[:16]}..."
         if held.priority_by:
             text += f", with priority {held.module.priority} given by {held.priority_by}"
-        report = ModuleReport(kind="accepted", file=held.file, at_ns=held.since_ns, summary=text)
+        report = ModuleReport(
+            kind="accepted",
+            file=held.file,
+            at_ns=held.since_ns,
+            summary=text,
+            analysis=self._lines(held.content),
+        )
         await asyncio.to_thread(self.reports.write, report)
 
     async def wait(self, name: str, waiting: Waiting, todo: str) -> None:
@@ -63,7 +71,7 @@ class ModuleBook:
             waiting = known.joined(waiting)
             if waiting == known:
                 return  # the folder tells again of what somebody asked for
-        self.waiting[name] = waiting
+        waiting = self.waiting[name] = replace(waiting, todo=todo)
         self.refused.pop(waiting.file, None)
         log.warning(
             "module_change_waits",
@@ -73,15 +81,36 @@ class ModuleBook:
             by=sorted(waiting.by),
             proving=waiting.proving,
         )
+        await self._report_waiting(name, waiting)
+
+    async def _report_waiting(self, name: str, waiting: Waiting) -> None:
         report = ModuleReport(
             kind="pending",
             file=waiting.file,
             at_ns=self.clock.utc_ns(),
             summary=f"module `{name}`: {waiting.because}",
-            todo=todo,
+            todo=waiting.todo,
             in_force=self._in_force(name),
+            analysis=self._lines(waiting.offer.content) if waiting.offer is not None else (),
         )
         await asyncio.to_thread(self.reports.write, report)
+
+    async def analysed(self, content: str, analysis: ModuleAnalysis) -> None:
+        """What is known of a module's bytes, told beside its file and from now on."""
+        sets, waiting = self.sets, dict(self.waiting)
+        held = [(h, False) for h in sets.active.values()] + [(h, True) for h in sets.shadow.values()]
+        there = {h.content for h, _ in held} | {w.offer.content for w in waiting.values() if w.offer}
+        self.analyses = {c: a for c, a in self.analyses.items() if c in there} | {content: analysis}
+        for name, waits in waiting.items():
+            if waits.offer is not None and waits.offer.content == content:
+                await self._report_waiting(name, waits)
+        for one, shadow in held:
+            if one.content == content and one.file not in self.refused and one.module.id not in waiting:
+                await self.accept(one, shadow=shadow)
+
+    def _lines(self, content: str) -> tuple[str, ...]:
+        known = self.analyses.get(content)
+        return (known.summary, *known.lines) if known is not None else ()
 
     async def refuse(
         self, file: str, summary: str, problems: tuple[str, ...], todo: str = "", *, passing: bool = False
@@ -114,11 +143,12 @@ class ModuleBook:
             refusal = self.refused.get(held.file)
             attempt = self.attempts.get(name, held.since_ns)
             key = name if name not in found else f"{name} (shadow)"
-            found[key] = replace(held_status(held, None, refusal, attempt, shadow=True), id=key)
+            status = held_status(held, None, refusal, attempt, shadow=True)
+            found[key] = replace(status, id=key, analysis=self._told(held))
         for name, waiting in self.waiting.items():
-            status = offered_status(waiting, self.attempts.get(name, 0))
-            if status is not None:
-                found.setdefault(name, status)
+            offered = offered_status(waiting, self.attempts.get(name, 0))
+            if offered is not None:
+                found.setdefault(name, replace(offered, analysis=self._told(waiting.offer)))
         files: Mapping[str, object] = {h.file: h for h in (*active.values(), *shadow.values())}
         for refusal in self.refused.values():
             if refusal.file not in files:
@@ -138,4 +168,11 @@ class ModuleBook:
     def _status(self, held: Held) -> ModuleStatus:
         name = held.module.id
         attempt = self.attempts.get(name, held.since_ns)
-        return held_status(held, self.waiting.get(name), self.refused.get(held.file), attempt)
+        waiting = self.waiting.get(name)
+        status = held_status(held, waiting, self.refused.get(held.file), attempt)
+        offer = waiting.offer if waiting is not None else None
+        return replace(status, analysis=self._told(offer or held))
+
+    def _told(self, held: Held | None) -> tuple[str, ...]:
+        known = self.analyses.get(held.content) if held is not None else None
+        return known.told if known is not None else ()

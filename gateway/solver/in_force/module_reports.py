@@ -31,6 +31,7 @@ class ModuleReport:
     problems: Sequence[str] = ()
     todo: str = ""
     in_force: str = ""  # what holds now
+    analysis: Sequence[str] = ()  # all that is known of the module; empty: not yet
 
     def text(self) -> str:
         """For people: what, where and why, what to do, what is in force."""
@@ -41,6 +42,8 @@ class ModuleReport:
             lines += ["", f"What to do: {self.todo}"]
         if self.in_force:
             lines += ["", f"In force: {self.in_force}"]
+        if self.analysis:
+            lines += ["", "Analysis:", *(f"  {line}" for line in self.analysis)]
         return "\n".join(lines) + "\n"
 
 

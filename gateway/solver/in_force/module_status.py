@@ -30,6 +30,7 @@ class ModuleStatus:
     constraints: tuple[str, ...]
     priority_by: str = ""  # who gave the priority; empty: the file itself
     changed_by: tuple[str, ...] = ()  # whose change waits
+    analysis: tuple[str, ...] = ()  # of what waits, else of what is in force: a summary, then what to look at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +107,7 @@ class Waiting:
     takes_back: str = ""  # digest of the revision a rollback replaces
     file: str = ""
     signed_by: str = ""  # a trusted key whose signature stands for the second person (S24)
+    todo: str = ""  # what a person can do
 
     def same_change(self, other: Waiting) -> bool:
         """Whether both would put the same bytes in force, or take the module out."""
