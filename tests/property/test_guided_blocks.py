@@ -13,7 +13,7 @@ from gateway.inference.bundle.manifest import OutputSpec
 from gateway.inference.bundle.tokenizer import TagCodec
 from gateway.inference.decoding.decode import OutputMask, OutputRange
 from gateway.inference.decoding.guided import Awaited
-from tests.property.test_solver_permitted_next import _rule
+from tests.property.test_solver_permitted_next import any_rule
 from tests.unit.solver_next import ORDER, TAGS, Enumerated, Here, rules
 
 BLOCKS = 25
@@ -43,7 +43,7 @@ def _masks() -> list[OutputMask]:
 def test_a_block_decoded_along_exact_guidance_is_permitted(seed: int) -> None:
     chance = random.Random(100 + seed)  # noqa: S311  repeatable on purpose
     found = Enumerated(
-        rules(*(_rule(chance) for _ in range(chance.randrange(2, 5)))),
+        rules(*(any_rule(chance) for _ in range(chance.randrange(2, 5)))),
         Here(l=chance.choice([1.9, 2.0, 2.1]), n=chance.randrange(1, 8)),
     )
     guidance = found.outlook().guidance()
