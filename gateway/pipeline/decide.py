@@ -62,10 +62,12 @@ class Decider:
         """
         work = self._take(point, request)
         result, state = await self._examine(work)
+        under = work.rules
         written, written_by, fallback_state = await self._settle(work, result)
-        state = fallback_state or state
+        if fallback_state is not None:
+            state, under = fallback_state, work.rules
         if state is not None and request.what_if is None:
-            point.carried = state
+            point.carry(state, under)
         work.timings["verdict"] = 1000 * (self._clock.monotonic() - request.received_at)
         record = self._record(work, result, written, written_by)
         point.repairs.took(record, point.previous(), work.snapshot.taken_at)
@@ -294,7 +296,7 @@ def _check_request(
         history=point.in_force(taken_at),
         held_s=point.held_s(taken_at),
         proposal=proposal,
-        carried=point.carried if work.request.what_if is None else None,
+        carried=point.carried_into(work.rules) if work.request.what_if is None else None,
         hold_s=point.settings.hold_s,
         effect_delay_s=point.settings.effect_delay_s,
         may_repair=may_repair,

@@ -14,6 +14,7 @@ from gateway.pipeline.alarm import PointAlarm
 from gateway.pipeline.history import OutputHistory
 from gateway.pipeline.list_counters import ListCounters
 from gateway.pipeline.repairs import RepairLimit, Repairs
+from gateway.pipeline.rules import RulesInForce
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class Point:
     mode: Mode = Mode.SHADOW
     histories: dict[TagId, OutputHistory] = field(default_factory=dict)
     carried: StateSet | None = None
+    carried_standing: Mapping[str, str] = field(default_factory=dict)  # what `carried` stands on
     first_write_due: bool = True  # after arming, the first write is the value in force (S23)
     blocked: str = ""
     last_decision: str = ""
@@ -74,6 +76,14 @@ class Point:
         self.repairs = Repairs(self.settings.repair_limit, self.settings.release_after_s)
         for tag in self.settings.outputs:
             self.histories.setdefault(tag, OutputHistory())
+
+    def carry(self, state: StateSet, rules: RulesInForce) -> None:
+        """Take what a check under these rules leaves for the next one."""
+        self.carried, self.carried_standing = state, rules.standing
+
+    def carried_into(self, rules: RulesInForce) -> StateSet | None:
+        """What the check before left, where these rules assume the same as those did (S2)."""
+        return self.carried if rules.carries_on(self.carried_standing) else None
 
     def previous(self) -> dict[TagId, Fraction] | None:
         """The one value in force of every output, or None while any is unknown or unconfirmed."""

@@ -22,6 +22,12 @@ class RulesInForce:
     tolerated: frozenset[TagId] = frozenset()  # inputs that may be bad, missing or old: the rules decide
     accepted: Mapping[TagId, frozenset[str]] = field(default_factory=dict)  # qualities usable besides Good
     overrides: tuple[Override, ...] = ()  # in force with it, each for its time only (S25)
+    standing: Mapping[str, str] = field(default_factory=dict)  # what a carried state set stands on (S2)
+
+    def carries_on(self, standing: Mapping[str, str]) -> bool:
+        """Whether a state set that stands on that is a premise under this set too: nothing of it changed."""
+        mine = self.standing
+        return standing is mine or all(mine.get(name, said) == said for name, said in standing.items())
 
     def usable(self, tag: TagId, status: StatusCode) -> bool:
         """Whether a reading of that quality may stand behind a write: plain Good, or accepted (S15)."""
