@@ -30,6 +30,7 @@ __all__ = [
     "Gate",
     "Guide",
     "InForce",
+    "Propose",
     "Proposer",
     "ProvedBand",
     "SetpointSink",
@@ -69,15 +70,15 @@ class Checker(Protocol):
 Guide = Callable[[tuple[TagId, ...]], Awaitable[PackedGuidance | Unguided]]  # by the order of decoding
 
 
-class Proposer(Protocol):
-    """A model that proposes setpoints.
+class Propose(Protocol):
+    """How a model is asked for one proposal.
 
     With a `guide` it decodes along its guidance where that comes in time, and says so in the proposal's
     `decoding`; without one it proposes what it would. Where `most` proposals are wanted, the first is what it
     would be alone, and those after it, as many as there are, are its `others`.
     """
 
-    async def propose(
+    async def __call__(
         self,
         snapshot: Snapshot,
         previous: Mapping[TagId, Fraction],
@@ -88,14 +89,17 @@ class Proposer(Protocol):
         """Wanted setpoints; raises `InferenceError` or `WorkerLostError`."""
         ...
 
-    async def propose_aside(
-        self,
-        snapshot: Snapshot,
-        previous: Mapping[TagId, Fraction],
-        deadline: Deadline,
-        guide: Guide | None = None,
-        most: int = 1,
-    ) -> Proposal:
+
+class Proposer(Protocol):
+    """A model that proposes setpoints for one decision point."""
+
+    @property
+    def propose(self) -> Propose:
+        """For the plant's own inputs."""
+        ...
+
+    @property
+    def propose_aside(self) -> Propose:
         """The same for inputs that are not the plant's own (what-if, S20): nothing of them is remembered."""
         ...
 

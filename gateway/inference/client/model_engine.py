@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -129,10 +130,10 @@ class ModelEngine:
         snapshot: Snapshot,
         previous: Mapping[TagId, Fraction],
         deadline: Deadline,
-        *,
-        urgency: int = 1,
         guide: Guide | None = None,
         most: int = 1,
+        *,
+        urgency: int = 1,
     ) -> Proposal:
         """Setpoints in register values; each `point` has its own history.
 
@@ -150,10 +151,10 @@ class ModelEngine:
         snapshot: Snapshot,
         previous: Mapping[TagId, Fraction],
         deadline: Deadline,
-        *,
-        urgency: int = 1,
         guide: Guide | None = None,
         most: int = 1,
+        *,
+        urgency: int = 1,
     ) -> Proposal:
         """Like `propose_for`, for inputs that are not the plant's own (what-if): history stays as it is."""
         state = self._state(point)
@@ -186,7 +187,10 @@ class ModelEngine:
 
     def for_point(self, point: str, urgency: int = 1) -> PointProposer:
         """The proposer of one decision point of that class: 0, 1 or 2, first to last."""
-        return PointProposer(self, point, urgency)
+        return PointProposer(
+            partial(self.propose_for, point, urgency=urgency),
+            partial(self.propose_aside, point, urgency=urgency),
+        )
 
     def pasts(self) -> dict[str, tuple[tuple[Moment, ...], int]]:
         """What every point's history rests on, and the point's class; for an engine that takes over."""

@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 
 from gateway.core.errors import InferenceError, WorkerLostError
-from gateway.core.ports import Proposer
+from gateway.core.ports import Propose, Proposer
 from gateway.inference.bundle.any_bundle import AnyBundle
 from gateway.inference.client.counters import EngineStatistics
 from gateway.inference.client.model_engine import ModelEngine
@@ -49,12 +49,12 @@ class ServedPoint:
     urgency: int
 
     @property
-    def propose(self):  # type: ignore[no-untyped-def]  # noqa: ANN201  # the engine's own, whatever it takes
+    def propose(self) -> Propose:
         """See `ModelEngine.propose_for`."""
         return self.served.engine.for_point(self.point, self.urgency).propose
 
     @property
-    def propose_aside(self):  # type: ignore[no-untyped-def]  # noqa: ANN201  # as above
+    def propose_aside(self) -> Propose:
         """See `ModelEngine.propose_aside`."""
         return self.served.engine.for_point(self.point, self.urgency).propose_aside
 
