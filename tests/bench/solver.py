@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from rich.console import Console
 from rich.progress import Progress
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from gateway.core.decision import Refused, Repaired
 from gateway.core.ports import CheckRequest
+from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.workers.check import Checks
 from tests.bench.naive import Naive
 from tests.bench.report import Figure, percentile
@@ -38,6 +40,9 @@ class Measured:
     compile_ms: float = 0.0
     check_ms: list[float] = field(default_factory=list)
     repair_ms: list[float] = field(default_factory=list)
+    nearest_ms: list[float] = field(default_factory=list)  # the same where it may lie anywhere
+    nearer: int = 0  # of those found on the way and anywhere, nearer to what was proposed
+    found: int = 0
     naive_ms: list[float] = field(default_factory=list)
     beside_ms: list[float] = field(default_factory=list)  # ours on the decisions that the naive query had
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -69,6 +74,9 @@ def run(console: Console) -> list[Figure]:
         Figure("solver", "check_50_cpu_p99_ms", percentile(fifty.check_ms, 0.99)),
         Figure("solver", "check_200_cpu_p99_ms", percentile(two_hundred.check_ms, 0.99)),
         Figure("solver", "repair_50_p50_ms", percentile(fifty.repair_ms, 0.5)),
+        Figure("solver", "nearest_repair_50_p50_ms", percentile(fifty.nearest_ms, 0.5)),
+        Figure("solver", "nearest_repair_50_p99_ms", percentile(fifty.nearest_ms, 0.99)),
+        Figure("solver", "nearest_not_nearer", sum(m.found - m.nearer for m in found.values())),
         Figure("solver", "compile_50_ms", fifty.compile_ms),
         Figure(
             "solver",
@@ -101,8 +109,31 @@ def _measured(family: Family) -> Measured:
         result, took_ms = _timed(checks, request) if int(request.decision[2:]) % 2 else ("", 0.0)
         if result in {Repaired.__name__, Refused.__name__}:
             found.repair_ms.append(took_ms)
+            _anywhere(found, rules, checks, request)
     _beside_naive(found, Naive(rules), checks, asked[:NAIVE])
     return found
+
+
+def _anywhere(found: Measured, rules: RuleSet, checks: Checks, request: CheckRequest) -> None:
+    """The same proposal with its repair wherever that is nearest."""
+    anywhere = replace(request, repair="nearest")
+    if not found.nearest_ms:
+        checks.check(anywhere)  # what the first one pays for all
+    started = time.process_time()
+    there, _ = checks.check(anywhere)
+    found.nearest_ms.append(1000 * (time.process_time() - started))
+    plain, _ = checks.check(request)
+    if isinstance(plain.verdict, Repaired):
+        found.found += 1
+        far = _far(rules, request, plain.verdict)
+        found.nearer += isinstance(there.verdict, Repaired) and _far(rules, request, there.verdict) <= far
+
+
+def _far(rules: RuleSet, request: CheckRequest, verdict: Repaired) -> Fraction:
+    """How far from what was proposed, as shares of ranges."""
+    wanted = request.proposal.engineering() if request.proposal is not None else {}
+    spans = {v.tag: v.range[1] - v.range[0] for v in rules.actions}
+    return sum((abs(v.value - wanted[v.tag]) / spans[v.tag] for v in verdict.setpoints), Fraction(0))
 
 
 def _beside_naive(found: Measured, naive: Naive, checks: Checks, asked: list[CheckRequest]) -> None:
@@ -128,7 +159,16 @@ def _ratio(measured: Measured) -> float:
 
 def _show(console: Console, found: dict[Family, Measured]) -> None:
     table = Table(
-        "rules", "compile", "check p50", "p99", "repair p50", "naive p50", "ratio", "verdicts", "unlike"
+        "rules",
+        "compile",
+        "check p50",
+        "p99",
+        "repair p50",
+        "nearest p50",
+        "naive p50",
+        "ratio",
+        "verdicts",
+        "unlike",
     )
     for family, m in found.items():
         table.add_row(
@@ -137,6 +177,7 @@ def _show(console: Console, found: dict[Family, Measured]) -> None:
             f"{percentile(m.check_ms, 0.5):.2f}",
             f"{percentile(m.check_ms, 0.99):.2f}",
             f"{percentile(m.repair_ms, 0.5):.2f}",
+            f"{percentile(m.nearest_ms, 0.5):.2f}",
             f"{percentile(m.naive_ms, 0.5):.0f}",
             f"{_ratio(m):.0f}",
             " ".join(f"{name[:5].lower()} {count}" for name, count in sorted(m.verdicts.items())),

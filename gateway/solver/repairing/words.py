@@ -30,7 +30,7 @@ def told(
 
 def _moved(variable: Variable, asked: RegisterValue, permitted: RegisterValue) -> str:
     side = ""
-    if variable.sort in {"real", "int"}:
+    if variable.sort == "real":
         side = "up to " if permitted.value < asked.value else "down to "
     there = f"{side}{variable.text(permitted.value)}"
     return f"`{variable.tag}` asked {variable.text(asked.value)}, permitted {there}"
