@@ -171,6 +171,7 @@ def _narrow(manifest: Manifest) -> None:
 
 
 _EXPORT = "export it again, or copy the whole bundle"
+_OWN = r"com\.example.*, if it is your own, export it again without it"
 _DIGEST = r"model\.onnx has SHA-256 .* but bundle\.json says .* copy the bundle again"
 _SHORT = r"model\.onnx ends after \d+ of \d+ bytes: it was cut short, copy the bundle again"
 _LARGE = rf"model\.onnx has {MOST_FILE_BYTES + 1} bytes, .* at most {MOST_FILE_BYTES}: use a smaller"
@@ -202,7 +203,7 @@ BAD = (
         lambda f: regraph(f, _no_number),
         r"no usable probabilities: .*; train the model again, or export it again",
     ),
-    Bad("own-operator", lambda f: regraph(f, _own_operator), rf"com\.example.*: {_EXPORT}"),
+    Bad("own-operator", lambda f: regraph(f, _own_operator), _OWN),
     Bad("memory", lambda f: regraph(f, _more_than_there_is), _MEMORY),
     Bad(
         "unit",
@@ -233,7 +234,7 @@ BAD = (
         "holds nan, which is no number: .*; train the model again, or export it again",
         stateless=True,
     ),
-    Bad("own-operator-2", lambda f: regraph(f, _own_operator), rf"com\.example.*: {_EXPORT}", stateless=True),
+    Bad("own-operator-2", lambda f: regraph(f, _own_operator), _OWN, stateless=True),
     Bad("memory-2", lambda f: regraph(f, _more_than_there_is), _MEMORY, stateless=True),
     Bad(
         "tag-2",
