@@ -13,7 +13,7 @@ APT_TEST := mosquitto mosquitto-clients mbpoll systemd-container
 .PHONY: run test setup setup-dev apt-run apt-test lint unit integration bench gpu nightly lock clean
 
 run: $(RUN_STAMP)
-	@exec $(BIN)/python -m gateway.cli.demo_start --dir var/demo
+	@exec $(BIN)/python -m gateway.cli.demo --dir var/demo
 
 test: $(DEV_STAMP) lint unit integration
 

@@ -14,26 +14,20 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import (
-    analyzing,
-    auditing,
-    backtesting,
-    binding,
-    certificate,
-    compiling,
-    identifying,
-    model_files,
-    model_golden,
-    model_holding,
-    model_serving,
-    overriding,
-    runtime,
-    schema,
-    tables,
-    trying,
-)
+from gateway.cli.audit import verbs as auditing
+from gateway.cli.backtest import backtesting, trying
+from gateway.cli.certificate import verbs as certificate
+from gateway.cli.identify import identifying
+from gateway.cli.model import files as model_files
+from gateway.cli.model import golden as model_golden
+from gateway.cli.model import holding as model_holding
+from gateway.cli.model import serving as model_serving
+from gateway.cli.module import analyzing, compiling, schema, tables
 from gateway.cli.options import AsJson, Point, Socket, named_before_the_verb
 from gateway.cli.options import operator as _operator
+from gateway.cli.plant import binding
+from gateway.cli.runtime import overriding
+from gateway.cli.runtime import verbs as runtime
 
 app = typer.Typer(
     name="o3ctl",
@@ -82,7 +76,7 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="gateway.toml")], as_json: AsJson = False
 ) -> None:
     """Say everything that is wrong with a configuration, or what it would run. Needs no gateway."""
-    from gateway.cli import checking  # noqa: PLC0415  # pydantic and the grammars
+    from gateway.cli.plant import checking  # noqa: PLC0415  # pydantic and the grammars
 
     report = checking.check(file)
     if as_json:

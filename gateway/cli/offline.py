@@ -10,7 +10,7 @@ from typing import NoReturn, cast
 import pydantic
 import typer
 
-from gateway.cli.runtime import module_bytes
+from gateway.cli.reading import module_bytes
 from gateway.config.load import load
 from gateway.config.model import TagRow
 from gateway.config.positions import Node, PositionError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from gateway.cli.operating import Operator
+    from gateway.cli.live.operating import Operator
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Socket = Annotated[
@@ -25,6 +25,12 @@ StateDir = Annotated[
         help="The gateway's state_dir (default: --config's, else the installed one).",
     ),
 ]
+TagsCsv = Annotated[
+    Path | None, typer.Option("--tags", metavar="CSV", help="The tags; else as the module says they are.")
+]
+Config = Annotated[
+    Path | None, typer.Option("--config", metavar="gateway.toml", help="The configuration with the tags.")
+]
 Point = Annotated[str, typer.Argument(metavar="POINT", help="A decision point's id.")]
 
 _UNITS_S = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -35,7 +41,7 @@ named_before_the_verb: ContextVar[Path | None] = ContextVar("named_before_the_ve
 
 def operator(socket: Path | None, as_json: bool) -> Operator:
     """Whoever asks the gateway: at the socket named behind the verb, before it, or found."""
-    from gateway.cli import asking, operating  # noqa: PLC0415  # asyncio, msgspec, rich
+    from gateway.cli.live import asking, operating  # noqa: PLC0415  # asyncio, msgspec, rich
 
     return operating.Operator(asking.find_socket(socket or named_before_the_verb.get()), as_json)
 

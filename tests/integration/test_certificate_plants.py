@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.certificate_checks import Wanted, verify
-from gateway.cli.certificate_export import export
+from gateway.cli.certificate.checks import Wanted, verify
+from gateway.cli.certificate.export import export
 from gateway.core.decision import CheckRequest, DecisionId, PointId, Proposal, RegisterValue, outcome_name
 from gateway.core.ports import InForce
 from gateway.core.quality import StatusCode

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.certificate_checks import Wanted, verify
-from gateway.cli.certificate_export import export
+from gateway.cli.certificate.checks import Wanted, verify
+from gateway.cli.certificate.export import export
 from gateway.core.decision import CheckRequest, DecisionRecord, Permitted, outcome_name
 from gateway.solver.certificates.claims import claims_of, scene_of
 from gateway.solver.certificates.smtlib import script

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.certificate_checks import Wanted, verify
-from gateway.cli.certificate_export import export
+from gateway.cli.certificate.checks import Wanted, verify
+from gateway.cli.certificate.export import export
 from gateway.link.messages import DecisionView
 from tests.integration.house import POINT, ROOT, USER, House, tell
 from tests.integration.picture import Picture

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from gateway.cli.certificate_checks import Verification
-from gateway.cli.certificate_export import export
+from gateway.cli.certificate.checks import Verification
+from gateway.cli.certificate.export import export
 from gateway.core.clock import SystemClock
 from gateway.core.decision import (
     CheckRequest,

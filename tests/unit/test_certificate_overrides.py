@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.certificate_checks import Wanted, verify
-from gateway.cli.certificate_export import export
-from gateway.cli.certificate_file import words
+from gateway.cli.certificate.checks import Wanted, verify
+from gateway.cli.certificate.export import export
+from gateway.cli.certificate.file import words
 from gateway.core.decision import DecisionRecord, Permitted, Refused, Repaired
 from gateway.core.errors import GatewayError
 from gateway.core.override import Override, phrase, plain

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from asyncua import ua
 
-from gateway.cli.asking import EXIT_NOT_RUNNING, EXIT_REFUSED, CommandError, ask, typed
+from gateway.cli.live.asking import EXIT_NOT_RUNNING, EXIT_REFUSED, CommandError, ask, typed
 from gateway.core.errors import ConstraintError
 from gateway.inference.serving.costs import Costs, TooLateError
 from gateway.link.messages import ModuleState

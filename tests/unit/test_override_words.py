@@ -11,8 +11,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from gateway.cli.show import why
-from gateway.cli.words import verdict_sentence
+from gateway.cli.told.show import why
+from gateway.cli.told.words import verdict_sentence
 from gateway.config.model import GatewayConfig
 from gateway.core.clock import FakeClock
 from gateway.core.decision import Mode
@@ -24,7 +24,7 @@ from gateway.pipeline.point import Point
 from gateway.web.mirror import Mirror
 from gateway.web.views import decision_view, status_view
 from gateway.web.views import verdict_sentence as web_sentence
-from tests.unit.test_cli_verbs import NOW, Gateway, o3ctl, running
+from tests.unit.cli.test_cli_verbs import NOW, Gateway, o3ctl, running
 from tests.unit.web_fakes import decision, snapshot
 
 UNDER = "with `tank/ramp` overridden until 2025-11-29 14:05:00 UTC by anna, confirmed by bert"

@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from gateway.cli.certificate_file import certificate_of, record_of
+from gateway.cli.certificate.file import certificate_of, record_of
 from gateway.core.decision import Permitted, Refused, Repaired
 from gateway.core.errors import StorageError
 from gateway.core.ports import StateInterval, StateSet

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.certificate_checks import Wanted, verify
-from gateway.cli.certificate_export import export
+from gateway.cli.certificate.checks import Wanted, verify
+from gateway.cli.certificate.export import export
 from gateway.core.decision import Permitted, Refused
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.recheck.check import Question, recheck

@@ -1,0 +1,1 @@
+"""A module beside recorded decisions, and beside live ones."""

@@ -1,0 +1,1 @@
+"""Certificates: exported, and checked without the gateway."""

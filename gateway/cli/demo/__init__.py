@@ -1,0 +1,1 @@
+"""`make run`: demo plant, broker and gateway together."""

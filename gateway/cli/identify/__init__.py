@@ -1,0 +1,1 @@
+"""Dynamics drafted from what was recorded."""

@@ -1,0 +1,1 @@
+"""The running gateway: asked, followed, its answers shown."""

@@ -1,0 +1,1 @@
+"""Model bundles: on disk, held out for, and those of the running gateway."""

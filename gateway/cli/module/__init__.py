@@ -1,0 +1,1 @@
+"""A constraint module's file: analyzed, compiled, validated, from tables and to tables."""

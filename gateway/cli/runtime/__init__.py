@@ -1,0 +1,1 @@
+"""Constraint modules and overrides of the running gateway."""
