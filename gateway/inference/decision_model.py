@@ -11,11 +11,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import gcd, isfinite
+from math import gcd, isfinite, nan
+from operator import index
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
 from gateway.core.tag import number_text
@@ -29,6 +31,7 @@ from gateway.inference.kv.backend import ProviderTruth
 from gateway.inference.kv.ort_session import Provider, device_of
 from gateway.inference.messages import Answer, Cycle, Propose
 from gateway.inference.serving.engine import Engine
+from gateway.inference.serving.job import PREFILL_CHUNK
 from gateway.inference.serving.serving import Size, make_engine
 
 Device = str  # auto, cpu or cuda:N
@@ -82,7 +85,7 @@ class DecisionModel:
 
     @classmethod
     def from_bundle(
-        cls, path: Path, device: Device = "auto", outputs: Mapping[str, OutputRange] | None = None
+        cls, path: Path | str, device: Device = "auto", outputs: Mapping[str, OutputRange] | None = None
     ) -> DecisionModel:
         """The model of a bundle folder; raises `InferenceError` with what is wrong and what to do.
 
@@ -93,7 +96,7 @@ class DecisionModel:
         if not on_cuda and device not in {"auto", "cpu"}:
             message = f"device `{device}` is not known: use `auto`, `cpu`, or `cuda:0` for the first GPU"
             raise InferenceError(message)
-        made = cls(load_any(path), device, outputs)
+        made = cls(load_any(Path(path)), device, outputs)
         if on_cuda and device_of(made.truth) != "cuda":
             message = (
                 f"device `{device}` was asked for and the model runs on {made.truth.actual}: "
@@ -161,20 +164,21 @@ class DecisionModel:
     ) -> list[int]:
         """The tokens a decoder goes on with: the likeliest at temperature 0, else drawn, the same for a seed.
 
-        Apart from any history. Raises `InferenceError` for a token outside the vocabulary, for no token at
-        all, or where the window would be left.
+        Apart from any history, for as long as is asked where the window slides. Raises `InferenceError` for a
+        token outside the vocabulary, for no token at all, or where a window that hops would be left.
         """
         if not isinstance(self.bundle, Bundle) or not isinstance(self._engine, Engine):
             message = (
                 f"bundle `{self.bundle.manifest.id}` is a stateless model and has no tokens: use propose"
             )
             raise InferenceError(message)
-        architecture, window = self.bundle.manifest.architecture, self.bundle.manifest.window
-        if not tokens or not all(0 <= token < architecture.vocabulary for token in tokens):
-            message = f"tokens must be one or more numbers from 0 to {architecture.vocabulary - 1}"
-            raise InferenceError(message)
+        window, vocabulary = self.bundle.manifest.window, self.bundle.manifest.architecture.vocabulary
+        new = _tokens(tokens, vocabulary)
         if temperature < 0 or not isfinite(temperature):
             message = f"a temperature is 0 or above, not {temperature}"
+            raise InferenceError(message)
+        if max_new_tokens < 0:
+            message = f"as many new tokens can be asked for as are wanted, or none, not {max_new_tokens}"
             raise InferenceError(message)
         if window.mode == "hop" and len(tokens) + max_new_tokens > window.length:
             message = f"the model reads {window.length} tokens, {len(tokens) + max_new_tokens} are asked for"
@@ -182,27 +186,51 @@ class DecisionModel:
         backend, rng = self._engine.backend, np.random.default_rng(seed)
         cache, found = backend.open(), list[int]()
         try:
-            new = [Token(token, 0.0) for token in tokens]
-            for _ in range(max_new_tokens):
-                logits = backend.forward([(cache, new)])[0].astype(np.float64)
-                if temperature == 0:
-                    chosen = int(logits.argmax())
-                else:
-                    weights = np.exp((logits - logits.max()) / temperature)
-                    chosen = int(rng.choice(len(weights), p=weights / weights.sum()))
-                found.append(chosen)
-                new = [Token(chosen, 0.0)]
+            while len(found) < max_new_tokens:
+                if window.mode == "swa":
+                    backend.forget_before(cache, backend.span(cache).end - window.length + 1)
+                logits = backend.forward([(cache, new[:PREFILL_CHUNK])])[0].astype(np.float64)
+                new = new[PREFILL_CHUNK:]
+                if not new:
+                    found.append(_drawn(logits, temperature, rng))
+                    new = [Token(found[-1], 0.0)]
         finally:
             backend.close(cache)
         return found
 
 
+def _tokens(tokens: Sequence[int], vocabulary: int) -> list[Token]:
+    """Whole numbers of the vocabulary, of whatever kind; raises `InferenceError`."""
+    try:
+        numbers = [index(token) for token in tokens]
+    except TypeError:
+        numbers = []
+    if not numbers or not all(0 <= token < vocabulary for token in numbers):
+        message = f"tokens must be one or more whole numbers from 0 to {vocabulary - 1}"
+        raise InferenceError(message)
+    return [Token(token, 0.0) for token in numbers]
+
+
+def _drawn(logits: NDArray[np.float64], temperature: float, rng: np.random.Generator) -> int:
+    """The likeliest token at temperature 0, else one by its probability."""
+    if temperature == 0:
+        return int(logits.argmax())
+    with np.errstate(over="ignore"):  # next to 0 all others have none
+        weights = np.exp((logits - logits.max()) / temperature)
+    return int(rng.choice(len(weights), p=weights / weights.sum()))
+
+
 def _number(values: Mapping[str, float], tag: str) -> str:
+    """A value as it travels; numbers of numpy and pandas are numbers, too."""
     value = values.get(tag)
-    if value is None or not isfinite(value):
+    try:
+        number = nan if value is None or isinstance(value, str) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = nan
+    if not isfinite(number):
         message = f"tag `{tag}` has no number: give every tag of the bundle one"
         raise InferenceError(message)
-    return number_text(value)
+    return number_text(number)
 
 
 def ranges_of(bundle: AnyBundle) -> dict[str, OutputRange]:

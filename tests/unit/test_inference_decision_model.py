@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import onnxruntime
 import pytest
 
@@ -172,8 +174,9 @@ def test_generation_is_greedy_at_zero_and_repeatable_above_it() -> None:
 @pytest.mark.parametrize(
     ("tokens", "temperature", "said"),
     [
-        ([], 0.0, "one or more numbers from 0 to 149"),
+        ([], 0.0, "one or more whole numbers from 0 to 149"),
         ([150], 0.0, "from 0 to 149"),
+        ([1, 20.5], 0.0, "whole numbers"),
         ([1], -1.0, "0 or above"),
     ],
 )
@@ -181,6 +184,32 @@ def test_what_cannot_be_generated_from_is_refused(tokens: list[int], temperature
     model = DecisionModel.from_bundle(BUFFER_TANK, "cpu")
     with pytest.raises(InferenceError, match=said):
         model.generate(tokens, 3, temperature)
+
+
+def test_a_window_that_slides_goes_on_for_longer_than_the_pool_has_slots() -> None:
+    model = DecisionModel.from_bundle(BUFFER_TANK, "cpu")
+    whole = model.generate([0, 20, 50, 80], 4_200)
+
+    assert len(whole) == 4_200  # of 255 pages of 16
+    cut = 1_000  # more than a chunk, and more than all the bands of its layers reach
+    assert model.generate([0, 20, 50, 80, *whole[:cut]], 20) == whole[cut : cut + 20]
+    with pytest.raises(InferenceError, match="or none, not -1"):
+        model.generate([0], -1)
+
+
+# A row of a data frame is made of these.
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.array, int])
+def test_numbers_of_numpy_are_numbers(kind: Callable[[float], float]) -> None:
+    model, twin = (DecisionModel.from_bundle(str(BUFFER_TANK), "cpu") for _ in range(2))
+    plain, acting = inputs(2.0, 12.0, 45.0), dict(IN_FORCE)
+    like = {tag: kind(value) for tag, value in plain.items()}
+
+    wanted = model.propose(like, {tag: kind(value) for tag, value in acting.items()})
+    assert wanted.values == twin.propose(plain, acting).values
+    with pytest.raises(InferenceError, match=r"tag `TK1\.LT101` has no number"):
+        model.propose({**plain, "TK1.LT101": "2"}, acting)  # type: ignore[dict-item]
+    with pytest.raises(InferenceError, match=r"tag `TK1\.LT101` has no number"):
+        model.propose({**plain, "TK1.LT101": np.zeros(2)}, acting)  # type: ignore[dict-item]
 
 
 def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
