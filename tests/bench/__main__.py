@@ -29,6 +29,7 @@ BENCHMARKS = (
     "quantization",
     "safe_interval",
     "solver",
+    "solver_coupled",
     "swap",
     "tclab",
 )

@@ -48,8 +48,9 @@ _ORDER: Mapping[str, Callable[[z3.ArithRef, z3.ArithRef], z3.BoolRef]] = {
 class Naive:
     """Unrolled checks of one rule set; `permitted` builds and asks everything anew."""
 
-    def __init__(self, rules: RuleSet) -> None:
-        self._rules, self._judge = rules, Judge(rules, Budget())
+    def __init__(self, rules: RuleSet, patience_s: float | None = None) -> None:
+        """A query that takes longer than `patience_s` of wall time is `undetermined`."""
+        self._rules, self._judge, self._patience_s = rules, Judge(rules, Budget()), patience_s
 
     def permitted(self, request: CheckRequest) -> str:
         """`permitted`, `refused` or `undetermined`."""
@@ -59,6 +60,8 @@ class Naive:
         prepared = self._judge.prepare(millis_up(request.effect_delay_s), millis_up(request.hold_s))
         box = prepared.box(facts, request.proposal.engineering())
         query = _Unrolled(rules, prepared.plan, box)
+        if self._patience_s is not None:
+            query.solver.set("timeout", int(1000 * self._patience_s))
         answer = query.ask([d for d in prepared.plan.duties if d.rule not in prepared.informational])
         return {"sat": "refused", "unsat": "permitted"}.get(answer, "undetermined")
 
@@ -69,7 +72,7 @@ class _Unrolled:
     def __init__(self, rules: RuleSet, plan: Plan, box: Mapping[str, tuple[int, int]]) -> None:
         self._rules, self._plan, self._box = rules, plan, box
         self._measured = {str(v.tag) for v in rules.measured}
-        self._solver = z3.Solver()
+        self.solver = z3.Solver()
         self._known: set[str] = set()
         for k, backup in itertools.product(range(len(plan.segments)), (False, True)):
             segment = plan.segments[k]
@@ -77,13 +80,13 @@ class _Unrolled:
             for tag, tree in rules.dynamics.items():
                 before, after = self._state(tag, k, backup=backup), self._state(tag, k + 1, backup=backup)
                 step = _value(tree, self._during(k, backup=backup))
-                self._solver.add(after == before + part * (step - before))
+                self.solver.add(after == before + part * (step - before))
 
     def ask(self, duties: list[Duty]) -> str:
         """Whether one of the duties can be missed: `sat`, `unsat` or `unknown`."""
         missed = [z3.Not(_truth(self._plan.rules[duty.rule].tree, self._in(duty))) for duty in duties]
-        self._solver.add(z3.Or(missed))
-        return str(self._solver.check())
+        self.solver.add(z3.Or(missed))
+        return str(self.solver.check())
 
     def _state(self, tag: str, instant: int, *, backup: bool) -> z3.ArithRef:
         if instant == 0:
@@ -97,7 +100,7 @@ class _Unrolled:
         if name not in self._known and name in self._box:
             self._known.add(name)
             low, high = self._box[name]
-            self._solver.add(
+            self.solver.add(
                 symbol >= _number(Fraction(low, SCALE)), symbol <= _number(Fraction(high, SCALE))
             )
         return symbol
