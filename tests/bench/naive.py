@@ -100,9 +100,7 @@ class _Unrolled:
         if name not in self._known and name in self._box:
             self._known.add(name)
             low, high = self._box[name]
-            self.solver.add(
-                symbol >= _number(Fraction(low, SCALE)), symbol <= _number(Fraction(high, SCALE))
-            )
+            self.solver.add(symbol >= _number(Fraction(low, SCALE)), symbol <= _number(Fraction(high, SCALE)))
         return symbol
 
     def _during(self, k: int, *, backup: bool) -> Read:
