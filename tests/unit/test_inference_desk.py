@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -35,6 +37,16 @@ LIMITS = tuple(
     for each in ranges_of(load_any(REGRESSOR)).values()
 )
 ASKED = Propose(session="a", cycle=0, inputs=("2", "12", "40"), in_force=("27",), history=())
+
+
+@pytest.fixture(autouse=True)
+def own_process_again() -> Iterator[None]:
+    """A desk bounds its process and ends its garbage collection; this process goes on with other tests."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    yield
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    gc.unfreeze()
+    gc.enable()
 
 
 class Peer:
