@@ -123,3 +123,26 @@ async def an_unproved_tightening_is_instant_and_then_disarms(house: Confirming) 
     tell(f"unproved tightening took the point out of armed after {time.monotonic() - at:.1f} s")
     refused = await house.ask("mode", {"point": POINT, "mode": "armed"})
     assert "prove" in refused.error
+
+
+def report_in(folder: Path) -> str:
+    return next(folder.rglob("limit.accepted.txt")).read_text()
+
+
+# Answers come after the module, and are there again after a restart without a question.
+@pytest.mark.timeout(240)
+async def test_what_an_analysis_found_of_a_module_in_force_is_told_everywhere(tmp_path: Path) -> None:
+    first = EXAMPLE_LIMIT.read_text()
+    async with Confirming(tmp_path) as house:
+        assert (await house.load("limit.json", first))["state"] == "active"
+        took_s = await house.until(
+            lambda p: LIMIT in p.modules and bool(p.modules[LIMIT].analysis), 90, "an analysis"
+        )
+        said = house.picture.modules[LIMIT].analysis
+        assert "asked for" in said[0]
+        assert "among buffer-tank 7" in said[0]
+        beside = report_in(tmp_path)
+        assert said[0] in beside
+        assert "fine: safe set: proved" in beside
+        assert "error of level (TK1.LT101)" in beside
+        tell(f"analysed {took_s:.1f} s after it was in force: {said[0]}")
