@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from fractions import Fraction
@@ -11,10 +12,14 @@ import pytest
 
 from gateway.core.decision import InForce
 from gateway.core.tag import TagId
+from gateway.pipeline.history import OutputHistory
+from gateway.solver.certificates.basis import Basis
+from gateway.solver.checking.motion import TOLD_S
 from gateway.solver.checking.predict import UnusableError, observe
+from gateway.solver.modules.compile import compile_module
 from gateway.solver.proofs.safeset import prove
 from gateway.solver.rules.ruleset import RuleSet
-from tests.unit.solver_small import Plant, checks, judged, rule, small, verdict
+from tests.unit.solver_small import TAGS, Plant, checks, document, judged, rule, small, verdict
 
 HIGH = rule("l <= 3", "high", always=True)
 FILLED: dict[str, Any] = {"dynamics": {"l": "l + 0.01*p"}}
@@ -165,3 +170,36 @@ def test_s1_a_proof_follows_a_backup_whose_guard_asks_for_the_value_before() -> 
         cases=CASES,
     )
     assert not prove(RuleSet.of([module], 1)).escape
+
+
+def test_s23_what_acted_longer_ago_than_anybody_tells_may_have_been_anything() -> None:
+    """A reading of three minutes ago: the pipeline lists what ceased in the last two."""
+    slow = {"l": {"max_age": "10 min"}}
+    rules = RuleSet.of([small(HIGH, step="60 s", dynamics={"l": "l + 0.01*p"}, variables=slow)], 1)
+    told, untold = (
+        observe(rules, Plant(l=1.0, ages={"L": age}, old={"P": "0"}).request()).now["L"]
+        for age in (float(TOLD_S), float(TOLD_S) + 60)
+    )
+    assert told == (Fraction("0.9895"), Fraction("1.0105"))
+    assert untold == (Fraction("0.9895"), Fraction("2.0105"))
+
+
+def test_a_pipeline_tells_of_as_long_a_time_as_the_checker_counts_on() -> None:
+    history = OutputHistory()
+    for value, at in ((0, 0.0), (100, 1.0), (50, 2.0)):
+        history.confirm(Fraction(value), at)
+    ceased = {e.value: e.ceased_s_ago for e in history.in_force(2.0 + float(TOLD_S) - 0.5)}
+    assert ceased[Fraction(100)] == float(TOLD_S) - 0.5
+    assert ceased[Fraction(100)] <= TOLD_S
+
+
+def test_s4_the_evidence_of_a_rule_set_keeps_a_deadband_and_the_set_again_counts_it() -> None:
+    tags = {t: replace(d, deadband=Fraction("0.05")) if t == TagId("L") else d for t, d in TAGS.items()}
+    data = json.dumps(document(HIGH, **FILLED)).encode()
+    rules = RuleSet.of([compile_module(data, "small.json", tags)], 1)
+    basis = Basis.of(rules)
+    again = basis.rules({rules.modules[0].digest: data}, 1)
+    assert again.variables[TagId("L")].uncertainty == rules.variables[TagId("L")].uncertainty
+    assert again.variables[TagId("L")].uncertainty == Fraction("0.0605")
+    assert basis.document["tags"]["L"]["deadband"] == "0.05"
+    assert "deadband" not in basis.document["tags"]["Q"]

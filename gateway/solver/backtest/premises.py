@@ -11,6 +11,7 @@ from gateway.core.quality import StatusCode
 from gateway.solver.backtest.evidence import Bools, Evidence, Floats
 from gateway.solver.backtest.motions import MICRO, Motions, floored
 from gateway.solver.backtest.spans import Span, exactly, hull, near, outward
+from gateway.solver.checking.motion import TOLD_S
 from gateway.solver.checking.past import LONGEST_GAP_STEPS
 from gateway.solver.modules.module import Variable
 from gateway.solver.rules.ruleset import RuleSet
@@ -65,9 +66,10 @@ def observe(rules: RuleSet, motions: Motions, seen: Evidence) -> Premises:
     for tag in rules.forms:
         if tag in ages:
             fresh[tag] = motions.since(measured, seen.in_force, ages[tag])[tag]
+            reasons.doubt(ages[tag] > float(TOLD_S))
             for other in rules.steps.upstream[tag] & ages.keys():
                 reasons.doubt(ages[other] < ages[tag])  # read later: how far it was off then is asked exactly
-    now = _met(fresh, _predicted(rules, motions, seen), reasons)
+    now = _met(fresh, _predicted(rules, motions, seen, reasons), reasons)
     facts: dict[str, Span] = {}
     for tag in rules.asked:
         age = _age(seen, tag)
@@ -217,11 +219,14 @@ def _fixed(interval: Iterable[object], count: int) -> Span:
     return hull(exactly(np.full(count, low)), exactly(np.full(count, high)))
 
 
-def _predicted(rules: RuleSet, motions: Motions, seen: Evidence) -> tuple[Bools, dict[str, Span]]:
+def _predicted(
+    rules: RuleSet, motions: Motions, seen: Evidence, reasons: Reasons
+) -> tuple[Bools, dict[str, Span]]:
     """Where there is a state set to carry, and where it has come to since."""
     gap = seen.taken_at - seen.carried_at
     longest = float(LONGEST_GAP_STEPS * rules.modules[0].step)
     has = (gap >= 0) & (gap <= longest)
+    reasons.doubt(has & (gap > float(TOLD_S)))
     tags = [str(v.tag) for v in rules.measured]
     ends = {tag: seen.carried.get(tag) for tag in tags}
     for tag in tags:

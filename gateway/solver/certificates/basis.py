@@ -171,7 +171,9 @@ def _document(rules: RuleSet, budget: Budget, version: str) -> dict[str, Any]:
 
 
 def _tag(definition: TagDefinition) -> dict[str, Any]:
-    return {
+    """Everything that the check asks of a tag; a deadband only where there is one."""
+    held_back = {"deadband": decimal_text(definition.deadband)} if definition.deadband else {}
+    return held_back | {
         "kind": definition.kind.value,
         "unit": definition.unit,
         "eu_range": None if definition.eu_range is None else _pair(definition.eu_range),
@@ -195,6 +197,7 @@ def _definition(tag: TagId, said: Plain) -> TagDefinition:
         raw_range=None if raw is None else (int(raw[0]), int(raw[1])),
         scale=Fraction(said["scale"]),
         offset=Fraction(said["offset"]),
+        deadband=Fraction(said.get("deadband", "0")),
         writable=said["writable"],
         protected=said["protected"],
     )

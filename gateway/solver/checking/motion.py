@@ -13,6 +13,7 @@ from gateway.solver.modules.module import Interval, Variable
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.rules.steps import Whole, fine
 
+TOLD_S = Fraction(120)  # a pipeline lists what ceased since then
 _MOST_PIECES = 8  # of the time since the last check, by what was in force
 
 
@@ -45,14 +46,25 @@ def predicted(rules: RuleSet, request: CheckRequest) -> dict[str, Whole] | None:
 def since(
     rules: RuleSet, request: CheckRequest, start: Mapping[str, Whole], seconds: Fraction
 ) -> dict[str, Whole]:
-    """Where the plant is, from where it was so many seconds ago; what ceased meanwhile acted until then."""
+    """Where the plant is, from where it was so many seconds ago; what ceased meanwhile acted until then.
+
+    What acted longer ago than is told may have been anything.
+    """
     ceased = {str(v.tag): _ceased(request.history[v.tag]) for v in rules.actions}
     cuts = sorted({ago for told in ceased.values() for _, ago in told if 0 < ago < seconds}, reverse=True)
     moments = [seconds, *cuts[: _MOST_PIECES - 1], Fraction(0)]
+    if seconds > TOLD_S:
+        moments = [seconds, *(moment for moment in (TOLD_S, *moments[1:]) if moment <= TOLD_S)]
+    anything = {str(v.tag): v.range for v in rules.actions}
     state = dict(start)
     for begins, ends in itertools.pairwise(moments):
         acting = {
-            tag: fine(hull(*(v for v, ago in told if ago < begins or not ago)))
+            tag: fine(
+                hull(
+                    *(v for v, ago in told if ago < begins or not ago),
+                    *(anything[tag] if begins > TOLD_S else ()),
+                )
+            )
             for tag, told in ceased.items()
         }
         state = rules.steps.forward(state, acting, begins - ends)

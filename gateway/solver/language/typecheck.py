@@ -274,6 +274,8 @@ class _Checker:
         if "enum" in {first.sort, second.sort}:
             if first.sort != second.sort:
                 raise ExpressionError(node.at, "one branch of `if` is an enum and the other is not")
+            if first.labels and second.labels and dict(first.labels) != dict(second.labels):
+                raise ExpressionError(node.at, "the branches of `if` are enums with different labels")
             return Typed("enum", None, first.labels or second.labels)
         if "bool" in {first.sort, second.sort} and not all(
             t.sort != "bool" or isinstance(n, Ref) for t, n in ((first, node.first), (second, node.second))

@@ -346,9 +346,15 @@ class _Compiler:
         for line, problem in misjudged(module):
             self._report.line(line, problem)
         violated = frozenset[str]().union(*(case.violated for case in module.cases))
+        written = {constraint.id for constraint in self._shape.constraints}
+        seen: set[str] = set()
         for rule in module.rules:
-            implicit = rule.line == 0 or "." in rule.id
-            if rule.kind == "critical" and not implicit and rule.id not in violated:
+            if rule.id in seen:
+                self._report.line(
+                    rule.line, f"a declaration makes a rule `{rule.id}`; name the other one anew"
+                )
+            seen.add(rule.id)
+            if rule.kind == "critical" and rule.id in written and rule.id not in violated:
                 self._report.line(
                     rule.line, f"no case violates critical constraint `{rule.id}`; add one that does"
                 )

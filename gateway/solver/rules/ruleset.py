@@ -19,6 +19,7 @@ from gateway.solver.language.affine import Affine, Formula, mapped, negated, sym
 from gateway.solver.language.syntax import Connective, Expr, references, renamed, timed
 from gateway.solver.modules.module import BackupEntry, Constraint, Interval, Module, Variable
 from gateway.solver.rules.canonical import formula_text
+from gateway.solver.rules.disturbing import mistaken
 from gateway.solver.rules.interval import Scaled, scaled
 from gateway.solver.rules.joining import joined
 from gateway.solver.rules.proof_basis import proof_digest
@@ -251,6 +252,7 @@ def _combined(modules: tuple[Module, ...], generation: int, overrides: tuple[Ove
             except ValueError as exc:
                 problems.append(ConstraintError(module.source, 1, 1, str(exc)))
     dynamics, forms, disturbances = _dynamics(modules, problems)
+    problems += mistaken(modules)
     backup = _backup(modules, problems)
     rules = tuple(_rule(m, c) for m in modules for c in m.rules)
     rules = set_aside(rules, modules, overrides, problems)
