@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gateway.core.errors import InferenceError
 from gateway.inference.kv.block_pool import BlockPool, PoolExhaustedError, Sequence
+from gateway.inference.kv.prefix import Settled
 
 PAGES, BLOCK, MOST = 14, 4, 5
 ANY = st.integers(0, 60)  # of those there are: a draw that means nothing would be a step lost
@@ -42,7 +43,8 @@ class PoolLaws(RuleBasedStateMachine):
         names = []
         for position in range(0, sequence.end - BLOCK + 1, BLOCK):
             names.append(repr([expected[position + slot] for slot in range(BLOCK)]).encode())
-            self.pool.publish(sequence, position, names[-1])
+            before = names[-2] if position else b""
+            self.pool.publish(sequence, Settled(position, names[-1], before))
         if names:
             self.named.append(names)
 

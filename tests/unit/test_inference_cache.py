@@ -152,6 +152,36 @@ def test_with_lru_k_a_scan_leaves_what_is_used_again_and_again() -> None:
     assert found == {1: 0, 2: 48}
 
 
+def test_a_row_makes_room_from_its_end_so_that_what_is_left_of_it_is_found() -> None:
+    backend = graph(pages=17)  # one of them is the probe's
+    backend.close(written(backend, TOKENS[:128]))
+    growing = backend.open()
+    for at in range(9):  # eight pages are free: the ninth makes room
+        backend.forward([(growing, TOKENS[130 + at : 130 + at + BLOCK])])
+    left = 8 - backend.statistics().made_room
+
+    assert 4 <= left < 8
+    assert backend.adopt(backend.open(), TOKENS[:128]) == left * BLOCK
+
+
+def test_a_head_that_rows_in_use_begin_with_outlives_what_leads_nowhere() -> None:
+    backend = graph(pages=33)
+    head, other = TOKENS[:64], TOKENS[130:194]
+    backend.close(written(backend, other))
+    backend.close(written(backend, other[:16]))  # used twice
+    backend.close(written(backend, head + TOKENS[64:128]))
+    for start in (70, 75):  # rows behind the head are used again, the head itself is older than they are
+        row = head + TOKENS[start : start + 32]
+        backend.close(written(backend, row))
+        backend.close(written(backend, row))
+    growing = backend.open()
+    while not backend.statistics().made_room:
+        backend.forward([(growing, TOKENS[20 : 20 + BLOCK])])
+
+    assert backend.adopt(backend.open(), head) == 64
+    assert backend.adopt(backend.open(), other) < 64
+
+
 def test_what_somebody_holds_stays_and_everything_else_makes_room() -> None:
     backend = graph(pages=24, uses=1)
     written(backend, TOKENS[:48])  # held open, as a standing prefix is

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from gateway.core.errors import InferenceError
 from gateway.inference.kv.backend import PoolExhaustedError, PoolStatistics
-from gateway.inference.kv.prefix import PrefixIndex
+from gateway.inference.kv.prefix import PrefixIndex, Settled
 from gateway.inference.kv.recency import Recency
 
 _AHEAD = 16  # of the pool is made free at once, so that not every page costs a look at all of them
@@ -107,12 +107,12 @@ class BlockPool:
             self._count[page] += 1
         return Sequence(pages, 0, len(pages) * self.block)
 
-    def publish(self, sequence: Sequence, position: int, name: bytes) -> None:
-        """Let others find the full page at `position` under `name`; its owner never writes to it again."""
-        if position < sequence.first:
+    def publish(self, sequence: Sequence, settled: Settled) -> None:
+        """Let others find a full page by its name; its owner never writes to it again."""
+        if settled.position < sequence.first:
             return
-        page = sequence.pages[(position - sequence.first) // self.block]
-        if self.index.add(name, page):
+        page = sequence.pages[(settled.position - sequence.first) // self.block]
+        if self.index.add(settled, page):
             self._count[page] += 1
 
     def statistics(self, sequences: Iterable[Sequence] = ()) -> PoolStatistics:

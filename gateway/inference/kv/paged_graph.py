@@ -101,8 +101,8 @@ class Paged:
     def settle(self, cache: CacheId, position: int) -> None:
         """See `KvBackend`."""
         held = self._caches[cache]
-        for at, name in held.chain.settle(position):
-            self._pool.publish(held.sequence, at, name)
+        for settled in held.chain.settle(position):
+            self._pool.publish(held.sequence, settled)
 
     def fork(self, cache: CacheId) -> CacheId:
         """See `KvBackend`: the pages are shared until one of both writes."""

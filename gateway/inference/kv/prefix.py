@@ -12,10 +12,14 @@ import struct
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Values
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
 
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.kv.recency import Recency
 
+_NOTHING = 0, 0  # the rank of what was never used
+_position = attrgetter("position")
 _TOKEN = struct.Struct("<qf")  # the graph's own precision of a fraction
 
 
@@ -35,6 +39,14 @@ class Identity:
         return hashlib.sha256(text.encode()).digest()
 
 
+class Settled(NamedTuple):
+    """A page that nobody writes to any more."""
+
+    position: int  # of its first token
+    name: bytes
+    before: bytes  # the name of the page in front of it, or the seed
+
+
 @dataclass(slots=True)
 class Chain:
     """The names of a sequence's settled pages so far, and the tokens after them."""
@@ -52,12 +64,12 @@ class Chain:
         """Forget tokens at position `end` and after it; settled ones are never forgotten."""
         del self.tokens[max(0, end - self.settled) :]
 
-    def settle(self, position: int) -> Iterator[tuple[int, bytes]]:
-        """Position and name of each page that ends at or before `position` and had none yet."""
+    def settle(self, position: int) -> Iterator[Settled]:
+        """Each page that ends at or before `position` and had no name yet."""
         while self.settled + self.block <= min(position, self.settled + len(self.tokens)):
-            self.name = page_name(self.name, self.tokens[: self.block])
+            before, self.name = self.name, page_name(self.name, self.tokens[: self.block])
             del self.tokens[: self.block]
-            yield self.settled, self.name
+            yield Settled(self.settled, self.name, before)
             self.settled += self.block
 
 
@@ -76,11 +88,15 @@ def page_names(seed: bytes, tokens: Values[Token], block: int) -> list[bytes]:
 
 
 class PrefixIndex:
-    """Settled pages by name. It counts as a reader of each of them until room lacks."""
+    """Settled pages by name. It counts as a reader of each of them until room lacks.
+
+    A page is found through all that stand in front of it: it is worth as much as the best that it leads to.
+    """
 
     def __init__(self, recency: Recency[bytes]) -> None:
         self._pages: dict[bytes, int] = {}
         self._names: dict[int, bytes] = {}
+        self._placed: dict[bytes, Settled] = {}
         self._recency = recency
         self.lookups = self.found = 0  # pages
 
@@ -100,21 +116,28 @@ class PrefixIndex:
         self.found += len(pages)
         return pages
 
-    def add(self, name: bytes, page: int) -> bool:
-        """Hold a page under a name; False where the name is taken, or the page has one."""
+    def add(self, settled: Settled, page: int) -> bool:
+        """Hold a page under its name; False where the name is taken, or the page has one."""
+        name = settled.name
         if name in self._pages or page in self._names:
             return False
-        self._pages[name], self._names[page] = page, name
+        self._pages[name], self._names[page], self._placed[name] = page, name, settled
         self._recency.touch(name)
         return True
 
     def removable(self, readers: Callable[[int], int]) -> list[int]:
         """Pages nobody else reads, in the order in which they should make room; a tail before its head."""
-        names = [name for name, page in self._pages.items() if readers(page) == 1]
-        return [self._pages[name] for name in self._recency.oldest_first(reversed(names))]
+        worth: dict[bytes, tuple[int, int]] = {}
+        tails_first = sorted(self._placed.values(), key=_position, reverse=True)
+        for settled in tails_first:
+            own = max(worth.get(settled.name, _NOTHING), self._recency.rank(settled.name))
+            worth[settled.name] = own
+            worth[settled.before] = max(worth.get(settled.before, _NOTHING), own)
+        free = [each.name for each in tails_first if readers(self._pages[each.name]) == 1]
+        return [self._pages[name] for name in sorted(free, key=worth.__getitem__)]  # stable: tails stay first
 
     def remove(self, page: int) -> None:
         """Hold a page no longer."""
         name = self._names.pop(page)
-        del self._pages[name]
+        del self._pages[name], self._placed[name]
         self._recency.forget(name)

@@ -34,9 +34,10 @@ class Recency(Generic[K]):
 
     def oldest_first(self, keys: Iterable[K]) -> list[K]:
         """The keys in the order in which they should make room."""
-        return sorted(keys, key=self._rank)
+        return sorted(keys, key=self.rank)
 
-    def _rank(self, key: K) -> tuple[int, int]:
+    def rank(self, key: K) -> tuple[int, int]:
+        """What keys are ordered by: the times of the `k`-th newest use, 0 without, and of the newest."""
         uses = self._uses.get(key)
         if not uses:
             return 0, 0
