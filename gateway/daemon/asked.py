@@ -31,7 +31,7 @@ MAY_SAY: Mapping[str, frozenset[str]] = {
     "runtime.coverage": _NOTHING,
     "runtime.load": frozenset({"name", "data", "priority", "shadow"}),
     "runtime.unload": _MODULE,
-    "runtime.approve": _MODULE,
+    "runtime.approve": _MODULE | {"change"},
     "runtime.rollback": _MODULE,
     "runtime.promote": _MODULE,
     "override.list": _NOTHING,

@@ -64,7 +64,7 @@ class Runtime(Protocol):
         """Take a module out; a weakening waits for approval."""
         ...
 
-    async def approve(self, module: str, user: str) -> None:
+    async def approve(self, module: str, user: str, change: str = "") -> None:
         """Put a waiting change in force."""
         ...
 
@@ -330,7 +330,7 @@ class Asks:
         return self._runtime.states()
 
     async def _runtime_approve(self, args: dict[str, Any], who: str, _role: Role) -> object:
-        await self._runtime.approve(str(args.get("module", "")), who)
+        await self._runtime.approve(str(args.get("module", "")), who, str(args.get("change", "")))
         return self._runtime.states()
 
     async def _runtime_rollback(self, args: dict[str, Any], who: str, _role: Role) -> object:

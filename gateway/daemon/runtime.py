@@ -203,6 +203,7 @@ def module_state(status: ModuleStatus) -> ModuleState:
         constraints=list(status.constraints),
         priority_by=status.priority_by,
         changed_by=list(status.changed_by),
+        change=status.change,
         analysis=list(status.analysis),
     )
 

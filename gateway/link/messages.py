@@ -82,6 +82,7 @@ class ModuleState(msgspec.Struct, frozen=True, tag="module"):
     constraints: list[str]
     priority_by: str = ""  # who gave another priority than the file's
     changed_by: list[str] = []  # whose change waits
+    change: str = ""  # the mark of what waits: see `o3ctl runtime approve --change`
     analysis: list[str] = []  # of what waits, else of what is in force: a summary, then what to look at
 
 

@@ -156,6 +156,7 @@ def module_view(module: ModuleState) -> Json:
         "last_success": utc_text(module.last_success_ns),
         "refused_because": module.refused_because,
         "constraints": module.constraints,
+        "change": module.change,
         "analysis": module.analysis,
     }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.solver.errors import NothingToApproveError
-from gateway.solver.in_force.acts import Acts
+from gateway.solver.in_force.acts import ActRefusedError, Acts
 from gateway.solver.in_force.registry import Registry
 from gateway.solver.in_force.watcher import Content, FileGone, FileSettled
 from gateway.solver.modules.module import Module
@@ -140,6 +140,26 @@ async def test_s24_a_start_is_no_approval_of_an_added_module_that_waits(tmp_path
             await again.start([bare, other])
         found = {s.id: s.state for s in again.statuses()}
         assert found == {"lower-level-limit": "active", "other": "pending"}
+
+
+# Who changes the file between the look and the word must not have the other approved.
+async def test_s24_an_approval_of_what_was_looked_at_takes_nothing_else(bench: Bench) -> None:
+    registry = bench.registry()
+    await registry.start([bench.module("a.json", "tank", 1)])
+    await registry.apply([bench.module("a.json", "tank", 2)])
+    looked_at = registry.statuses()[0].change
+    await registry.apply([bench.module("a.json", "tank", 2, more="worse")])
+    with pytest.raises(ActRefusedError, match="look at it again"):
+        await Acts(registry).approve("tank", "ann", looked_at)
+    assert registry.rule_set == Rules(1, ("tank@1",))
+    seen = registry.statuses()[0].change
+    await Acts(registry).approve("tank", "ann", seen)
+    assert registry.rule_set == Rules(2, ("tank@2",))
+    assert registry.statuses()[0].change == ""
+    (facts,) = [facts for kind, _, facts in bench.recorded if kind == "module_approved"]
+    assert facts["sha256"].startswith(seen)
+    await registry.apply([bench.take_out("a.json")])
+    assert registry.statuses()[0].change == "removal"
 
 
 async def test_what_fails_by_no_fault_of_its_own_is_tried_again(bench: Bench) -> None:

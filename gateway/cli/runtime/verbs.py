@@ -82,9 +82,19 @@ def runtime_unload(module: Module, socket: Socket = None, as_json: AsJson = Fals
 
 
 @app.command("approve")
-def runtime_approve(module: Module, socket: Socket = None, as_json: AsJson = False) -> None:
+def runtime_approve(
+    module: Module,
+    change: Annotated[
+        str,
+        typer.Option(
+            "--change", metavar="MARK", help="As `runtime list` shows it: nothing else is approved."
+        ),
+    ] = "",
+    socket: Socket = None,
+    as_json: AsJson = False,
+) -> None:
     """Approve a waiting change; while a point is armed, one that another account made."""
-    args = {"module": module}
+    args = {"module": module} | ({"change": change} if change else {})
     raise typer.Exit(operator(socket, as_json).modules("runtime.approve", args, deadline_ms=_LONG_MS))
 
 

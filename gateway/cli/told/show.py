@@ -247,6 +247,8 @@ def _reasons(module: ModuleState) -> str:
     said = [_shortened(reason) for reason in module.refused_because[:_REASONS]]
     if module.changed_by:
         said.append(f"changed by {', '.join(module.changed_by)}")
+    if module.change:
+        said.append(f"approve just this: --change {module.change}")
     if (more := len(module.refused_because) - _REASONS) > 0:
         said.append(f"and {more} more: o3ctl runtime list --json, or the .refused.txt beside the file")
     said += [f"analysis: {_shortened(line)}" for line in module.analysis[: 1 + _FOUND]]

@@ -89,9 +89,10 @@ class Acts(Generic[R]):
             await registry.take(sets, held.file)
             registry.changed()
 
-    async def approve(self, module: str, user: str) -> None:
+    async def approve(self, module: str, user: str, change: str = "") -> None:
         """Put a waiting weakening in force (S24), at once or when its safe set is proved (S1).
 
+        `change` is the mark of what was looked at; another one that waits by now is not approved unseen.
         While a point is armed, `user` must not be the one who made the change; where nobody knows who did,
         two must approve. `NothingToApproveError` when nothing waits.
         """
@@ -100,11 +101,18 @@ class Acts(Generic[R]):
             waiting = registry.book.waiting.get(module)
             if waiting is None:
                 raise NothingToApproveError(module)
+            if change not in {"", waiting.mark}:
+                problem = (
+                    f"module `{module}`: what waits is `{waiting.mark}` by now, not `{change}`: "
+                    f"{waiting.because}; look at it again"
+                )
+                raise ActRefusedError(problem)
             if waiting.proving:
                 raise ActRefusedError(f"module `{module}`: its change is approved and is being proved")
             armed = registry.invariance.armed()
             approval = judge_approval(waiting.by, user, registry.weakening, armed=armed)
             facts = {"module": module, "change": waiting.because, "made_by": ", ".join(sorted(waiting.by))}
+            facts["sha256"] = waiting.offer.content if waiting.offer is not None else ""
             match approval:
                 case SamePerson(because):
                     raise ActRefusedError(f"module `{module}`: {because}")

@@ -11,6 +11,7 @@ from gateway.core.override import Override
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.modules.module import Module
 
+_MARK = 12  # digits
 ModuleStateName = Literal["active", "shadow", "pending", "refused", "unloaded"]
 
 
@@ -30,6 +31,7 @@ class ModuleStatus:
     constraints: tuple[str, ...]
     priority_by: str = ""  # who gave the priority; empty: the file itself
     changed_by: tuple[str, ...] = ()  # whose change waits
+    change: str = ""  # the mark of what waits
     analysis: tuple[str, ...] = ()  # of what waits, else of what is in force: a summary, then what to look at
 
 
@@ -109,6 +111,11 @@ class Waiting:
     signed_by: str = ""  # a trusted key whose signature stands for the second person (S24)
     todo: str = ""  # what a person can do
 
+    @property
+    def mark(self) -> str:
+        """By which a person says what was looked at: of the bytes that would be in force."""
+        return self.offer.content[:_MARK] if self.offer is not None else "removal"
+
     def same_change(self, other: Waiting) -> bool:
         """Whether both would put the same bytes in force, or take the module out."""
         if self.offer is None or other.offer is None:
@@ -181,6 +188,7 @@ def offered_status(waiting: Waiting, last_attempt_ns: int) -> ModuleStatus | Non
         refused_because=(waiting.because,),
         constraints=module.constraints,
         changed_by=tuple(sorted(waiting.by)),
+        change=waiting.mark,
     )
 
 
@@ -208,6 +216,7 @@ def held_status(
         constraints=module.constraints,
         priority_by=held.priority_by,
         changed_by=tuple(sorted(waiting.by)) if waiting is not None else (),
+        change=waiting.mark if waiting is not None else "",
     )
 
 
