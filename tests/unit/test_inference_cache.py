@@ -164,21 +164,20 @@ def test_a_row_makes_room_from_its_end_so_that_what_is_left_of_it_is_found() -> 
     assert backend.adopt(backend.open(), TOKENS[:128]) == left * BLOCK
 
 
-def test_a_head_that_rows_in_use_begin_with_outlives_what_leads_nowhere() -> None:
+def test_a_row_that_was_continued_later_is_as_young_as_its_end() -> None:
     backend = graph(pages=33)
-    head, other = TOKENS[:64], TOKENS[130:194]
+    row, other = TOKENS[:128], TOKENS[130:194]
+    grown = written(backend, row[:64])
     backend.close(written(backend, other))
-    backend.close(written(backend, other[:16]))  # used twice
-    backend.close(written(backend, head + TOKENS[64:128]))
-    for start in (70, 75):  # rows behind the head are used again, the head itself is older than they are
-        row = head + TOKENS[start : start + 32]
-        backend.close(written(backend, row))
-        backend.close(written(backend, row))
+    for start in range(64, 128, BLOCK):
+        backend.forward([(grown, row[start : start + BLOCK])])
+    backend.settle(grown, len(row))
+    backend.close(grown)
     growing = backend.open()
     while not backend.statistics().made_room:
         backend.forward([(growing, TOKENS[20 : 20 + BLOCK])])
 
-    assert backend.adopt(backend.open(), head) == 64
+    assert backend.adopt(backend.open(), row) == 128
     assert backend.adopt(backend.open(), other) < 64
 
 
