@@ -79,7 +79,7 @@ def test_where_answers_depend_on_company_every_request_goes_alone() -> None:
     engine.backend = Neighbourly(
         bundle.model_path, manifest.architecture, pages=256, block=manifest.block, provider="cpu"
     )
-    engine._writer._backend = engine.backend
+    engine._writer._backend = engine._sessions._backend = engine.backend
 
     shown = self_test(engine, bundle)
 

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +18,14 @@ from gateway.inference.decoding.decode import OutputMask, OutputRange
 from gateway.inference.decoding.guided import Awaited
 from gateway.inference.kv.backend import PoolExhaustedError, PoolStatistics, ProviderTruth
 from gateway.inference.kv.ort_session import Provider
-from gateway.inference.kv.recency import Recency
 from gateway.inference.messages import Answer, Failed, NeedHistory, Propose
 from gateway.inference.serving.backends import make_backend
 from gateway.inference.serving.costs import Costs, TooLateError
-from gateway.inference.serving.job import PREFILL_CHUNK, Session, Writer, chunks
+from gateway.inference.serving.job import PREFILL_CHUNK, Writer, chunks
 from gateway.inference.serving.scheduler import Policy
+from gateway.inference.serving.sessions import Session, Sessions
 from gateway.inference.serving.under_way import UnderWay
 from gateway.inference.serving.work import Hold, Logits, Rows, Want
-
-T = TypeVar("T")
 
 CANCELLED = "nobody waits for the answer any more"
 
@@ -60,16 +57,15 @@ class Engine:
         self.backend = make_backend(bundle, provider=provider, pages=pages, cold_pages=cold_pages)
         self._writer = Writer(bundle, self.tokenizer, masks, self.backend)
         self._policy, self._now = policy or Policy(), now
-        self._sessions: dict[str, Session] = {}
-        self._recency: Recency[str] = Recency(uses)
         self._jobs: dict[int, UnderWay] = {}
+        self._sessions = Sessions(self.backend, uses, lambda: (job.name for job in self._jobs.values()))
         self._behind: dict[str, deque[tuple[int, Propose]]] = {}  # requests that have not begun
         self._at_work: set[str] = set()  # sessions with a request that has
         self._awaited: dict[int, Awaited] = {}  # guidance, by request
         self._finished: list[tuple[int, Answer | NeedHistory | Failed]] = []
         self._no_room = False  # for what is computed ahead, until the next request
         self.costs: Costs | None = None  # admits nobody out of hand before it is known
-        self.decisions = self.warmed = self.rebuilt = self.evicted = self.forwards = self.rows = 0
+        self.decisions = self.warmed = self.rebuilt = self.forwards = self.rows = 0
 
     @property
     def truth(self) -> ProviderTruth:
@@ -210,10 +206,7 @@ class Engine:
 
     def release(self, name: str) -> None:
         """Forget a session; unknown names are fine."""
-        session = self._sessions.pop(name, None)
-        if session is not None:
-            self._recency.forget(name)
-            session.close(self.backend)
+        self._sessions.release(name)
 
     def first_logits(self, name: str) -> NDArray[np.float32]:
         """Logits of a session's first output in its newest answer."""
@@ -229,6 +222,11 @@ class Engine:
     def sessions(self) -> int:
         """Sessions held now."""
         return len(self._sessions)
+
+    @property
+    def evicted(self) -> int:
+        """Sessions forgotten for others' sake."""
+        return self._sessions.evicted
 
     # --- a request's way
 
@@ -252,7 +250,7 @@ class Engine:
             try:
                 own_s = self._admitted(request, held)
                 if request.history is None and held is not None:
-                    self._restore(session)
+                    self._sessions.restore(session)
                 self._begin(number, request, None if request.history is not None else held, own_s)
             except (TooLateError, PoolExhaustedError) as exc:
                 self._awaited.pop(number, None)
@@ -268,11 +266,10 @@ class Engine:
             session = Session(self.backend.open())
             self.rebuilt += 1
         elif request.aside:
-            session = self._with_room(partial(held.fork, self.backend), request.session)
+            session = self._sessions.with_room(partial(held.fork, self.backend), request.session)
         else:
             session = held
-        self._sessions[name] = session
-        self._recency.touch(name)
+        self._sessions.use(name, session)
         self._at_work.add(request.session)
         awaited = self._awaited.get(number)
         work = self._writer.work(session, request, awaited)
@@ -308,7 +305,7 @@ class Engine:
         widest = self._policy.widest
         try:
             parts = [
-                self._with_room(partial(self.backend.forward, rows[at : at + widest]))
+                self._sessions.with_room(partial(self.backend.forward, rows[at : at + widest]))
                 for at in range(0, len(rows), widest)
             ]
         except PoolExhaustedError:
@@ -316,15 +313,6 @@ class Engine:
                 raise
             return self._run(planned[:1])
         return planned, np.concatenate(parts)
-
-    def _with_room(self, work: Callable[[], T], wanted: str = "") -> T:
-        """What `work` gives once idle sessions, but the `wanted`, have made room; raises without."""
-        while True:
-            try:
-                return work()
-            except PoolExhaustedError:
-                if not self._make_room(wanted):
-                    raise
 
     def _advance(self, job: UnderWay, logits: Logits | None) -> None:
         """Let a job make of the logits what it will; None begins it."""
@@ -371,25 +359,3 @@ class Engine:
 
     def _idle_work(self) -> tuple[Session, Want] | None:
         return None if self._no_room else self._writer.first_idle(self._sessions.values())
-
-    def _restore(self, name: str) -> None:
-        """Bring a session's content back into the pool; raises `PoolExhaustedError`."""
-        for cache in self._sessions[name].caches:
-            self._with_room(partial(self.backend.restore, cache), name)
-
-    def _make_room(self, wanted: str = "") -> bool:
-        """Move the session that was used longest ago out of the pool; where there is no room, forget it.
-
-        Its next request brings it back, or brings the history. Sessions at work stay, and the one `wanted`.
-        """
-        at_work = {wanted, *(job.name for job in self._jobs.values())}
-        idle = self._recency.oldest_first(name for name in self._sessions if name not in at_work)
-        for name in idle:
-            held = [cache for cache in self._sessions[name].caches if self.backend.resident(cache)]
-            if not held:
-                continue
-            if not all(map(self.backend.offload, held)):
-                self.release(name)
-                self.evicted += 1
-            return True
-        return False

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
-from gateway.core.errors import InferenceError
 from gateway.core.spans import Spans
 from gateway.inference.bundle.manifest import Bundle
 from gateway.inference.bundle.tokenizer import Token, Tokenizer
@@ -16,78 +12,16 @@ from gateway.inference.decoding.confidence import calibrated, concentration
 from gateway.inference.decoding.decode import OutputMask
 from gateway.inference.decoding.guided import Awaited
 from gateway.inference.decoding.nbest import MOST_PROPOSALS, Line
-from gateway.inference.kv.backend import CacheId, KvBackend, PoolExhaustedError
+from gateway.inference.kv.backend import KvBackend, PoolExhaustedError
 from gateway.inference.messages import Answer, Cycle, Other, Propose
+from gateway.inference.serving.numbers import exact_numbers, numbers
+from gateway.inference.serving.sessions import Ahead, Session
 from gateway.inference.serving.shortlist import Shortlist
 from gateway.inference.serving.standing import Standing
 from gateway.inference.serving.work import Hold, Logits, Row, Rows, Want, Work
 
 _LIST_SHARE = 0.25  # of a request's time must be left for others than the first answer
 PREFILL_CHUNK = 48  # tokens; whoever decides waits for one chunk at the most
-
-
-@dataclass(slots=True)
-class Ahead:
-    """What a `hop` window will go on from: the newest half, and what of it is not computed yet."""
-
-    cache: CacheId
-    tokens: list[Token]
-
-
-@dataclass(slots=True)
-class Session:
-    """INVARIANT: the cache holds the finished cycles up to position `base`, then this cycle's `tail`."""
-
-    cache: CacheId
-    cycle: int = -1
-    base: int = 0  # position after the last finished cycle
-    tail: list[Token] = field(default_factory=list)  # this cycle's tokens that are cached
-    first_logits: Logits | None = None  # those of the first output, for self-tests
-    ahead: Ahead | None = None  # of a `hop` window
-    seen: tuple[float, ...] | None = None  # measurements of cycle `cycle`
-    before: tuple[float, ...] | None = None  # and of the one before it
-
-    def leads_to(self, request: Propose) -> bool:
-        """Whether a request goes on from the cycle that is held, with what it says was missed."""
-        return 0 <= request.cycle - self.cycle <= max(1, len(request.missed))
-
-    def missed(self, request: Propose) -> tuple[Cycle, ...]:
-        """The finished cycles that are not whole here; none where the request closes the last one itself."""
-        behind = request.cycle - self.cycle
-        return request.missed[-behind:] if behind > 1 and request.history is None else ()
-
-    def seen_before(self, request: Propose) -> tuple[float, ...] | None:
-        """Measurements one cycle before the request's, where they are known."""
-        if request.history is not None:
-            newest = request.history[-1].inputs if request.history else ()
-            return _numbers(newest) if newest else None
-        if missed := self.missed(request):
-            return _numbers(missed[-1].inputs)
-        return self.seen if request.cycle == self.cycle + 1 else self.before
-
-    @property
-    def caches(self) -> tuple[CacheId, ...]:
-        """Everything it holds."""
-        return (self.cache,) if self.ahead is None else (self.cache, self.ahead.cache)
-
-    def fork(self, backend: KvBackend) -> Session:
-        """The same over shared memory; what is done to one, the other never sees.
-
-        Raises `PoolExhaustedError`, holding nothing more, where a copy takes room that lacks.
-        """
-        cache, ahead = backend.fork(self.cache), self.ahead
-        if ahead is not None:
-            try:
-                ahead = Ahead(backend.fork(ahead.cache), list(ahead.tokens))
-            except PoolExhaustedError:
-                backend.close(cache)
-                raise
-        return replace(self, cache=cache, tail=list(self.tail), ahead=ahead)
-
-    def close(self, backend: KvBackend) -> None:
-        """Give its memory back."""
-        for cache in self.caches:
-            backend.close(cache)
 
 
 class Writer:
@@ -127,8 +61,8 @@ class Writer:
         return tokens
 
     def _cycle(self, cycle: Cycle) -> list[Token]:
-        inputs = self._tokenizer.observe(_numbers(cycle.inputs)) if cycle.inputs else []
-        return inputs + self._tokenizer.in_force(_numbers(cycle.in_force))
+        inputs = self._tokenizer.observe(numbers(cycle.inputs)) if cycle.inputs else []
+        return inputs + self._tokenizer.in_force(numbers(cycle.in_force))
 
     def idle(self, session: Session) -> Want | None:
         """A chunk of what the session will need later, for when there is nothing else to do."""
@@ -166,7 +100,7 @@ class Writer:
         if request.history is not None:
             yield from self._prefill(session, request)
         pending = yield from self._up_to(session, request)
-        values = _numbers(request.inputs)
+        values = numbers(request.inputs)
         before = session.seen_before(request)
         observed = self._tokenizer.observe(values)
         span = self._backend.span(session.cache)
@@ -183,7 +117,7 @@ class Writer:
         span = self._backend.span(session.cache)
         decoded = lines[0].outputs
         sure = [
-            calibrated(self._bundle.manifest, values, _numbers(request.in_force), before, line.outputs)
+            calibrated(self._bundle.manifest, values, numbers(request.in_force), before, line.outputs)
             for line in lines
             if line.outputs
         ]
@@ -225,7 +159,7 @@ class Writer:
         """Close the cycle before with what was in force; tokens that must come before the measurements."""
         inputs = len(self._tokenizer.inputs)
         cached = session.tail[inputs:]
-        actual = self._tokenizer.in_force(_numbers(request.in_force))
+        actual = self._tokenizer.in_force(numbers(request.in_force))
         same = 0
         while same < min(len(cached), len(actual)) and cached[same] == actual[same]:
             same += 1
@@ -361,24 +295,3 @@ def _other(line: Line, confidence: float | None) -> Other:
 def chunks(tokens: int) -> int:
     """Forwards that prefill so many tokens."""
     return -(-tokens // PREFILL_CHUNK)
-
-
-def _numbers(texts: tuple[str, ...]) -> tuple[float, ...]:
-    """The nearest floats to `exact_numbers`, mostly without making fractions of them."""
-    try:
-        values = tuple(map(float, texts))
-    except ValueError:  # `p/q`, or none
-        return tuple(map(float, exact_numbers(texts)))
-    return values if all(map(math.isfinite, values)) else tuple(map(float, exact_numbers(texts)))
-
-
-def exact_numbers(texts: tuple[str, ...]) -> tuple[Fraction, ...]:
-    """Values as they travel, again; raises `InferenceError`."""
-    try:
-        values = tuple(Fraction(text) for text in texts)
-        for value in values:
-            float(value)
-    except (ValueError, ZeroDivisionError, OverflowError) as exc:
-        message = f"a value of {texts} is not a number"
-        raise InferenceError(message) from exc
-    return values

@@ -30,9 +30,13 @@ class ServingEngine(Protocol):
     decisions: int
     warmed: int
     rebuilt: int
-    evicted: int
     forwards: int
     rows: int
+
+    @property
+    def evicted(self) -> int:
+        """Sessions forgotten for others' sake."""
+        ...
 
     @property
     def truth(self) -> ProviderTruth:

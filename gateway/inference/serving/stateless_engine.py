@@ -28,7 +28,7 @@ from gateway.inference.kv.ort_session import Provider
 from gateway.inference.messages import Answer, Cycle, Failed, NeedHistory, Other, Propose
 from gateway.inference.serving.costs import Costs
 from gateway.inference.serving.engine import CANCELLED
-from gateway.inference.serving.job import exact_numbers
+from gateway.inference.serving.numbers import exact_numbers
 from gateway.inference.serving.scheduler import Policy
 from gateway.inference.serving.stateless_job import StatelessJob
 from gateway.inference.serving.stateless_model import StatelessModel

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from gateway.inference.decoding.guided import Awaited
 from gateway.inference.messages import Propose
-from gateway.inference.serving.job import Session
 from gateway.inference.serving.scheduler import Waiting
+from gateway.inference.serving.sessions import Session
 from gateway.inference.serving.work import Hold, Logits, Rows, Want, Work
 
 ABANDONED = 3  # the class of work nobody waits for any more; what it leaves in the cache still counts
