@@ -181,6 +181,20 @@ def test_a_row_that_was_continued_later_is_as_young_as_its_end() -> None:
     assert backend.adopt(backend.open(), other) < 64
 
 
+def test_what_a_row_in_use_has_forgotten_makes_room_by_its_own_age() -> None:
+    backend = graph(pages=33)
+    live = written(backend, TOKENS[:128])
+    backend.forget_before(live, 64)
+    other = TOKENS[130:194]
+    backend.close(written(backend, other))
+    growing = backend.open()
+    while not backend.statistics().made_room:
+        backend.forward([(growing, TOKENS[20 : 20 + BLOCK])])
+
+    assert backend.adopt(backend.open(), other) == 64
+    assert backend.adopt(backend.open(), TOKENS[:64]) < 64
+
+
 def test_what_somebody_holds_stays_and_everything_else_makes_room() -> None:
     backend = graph(pages=24, uses=1)
     written(backend, TOKENS[:48])  # held open, as a standing prefix is

@@ -151,11 +151,12 @@ class BlockPool:
         missing = pages - len(self._free)
         if missing <= 0:
             return
-        removable = self.index.removable(self._count.__getitem__)
-        if missing > len(removable):
+        most = missing + len(self._count) // _AHEAD
+        removable, first = self.index.removable(self._count.__getitem__, most)
+        if missing > removable:
             self._refused += 1
-            raise PoolExhaustedError(pages, len(self._free) + len(removable))
-        for page in removable[: missing + len(self._count) // _AHEAD]:
+            raise PoolExhaustedError(pages, len(self._free) + removable)
+        for page in first:
             self.index.remove(page)
             self._release((page,))
             self._made_room += 1

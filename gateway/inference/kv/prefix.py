@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Values
 from dataclasses import dataclass, field
-from operator import attrgetter
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from gateway.inference.bundle.tokenizer import Token
 from gateway.inference.kv.recency import Recency
 
-_NOTHING = 0, 0  # the rank of what was never used
-_position = attrgetter("position")
 _TOKEN = struct.Struct("<qf")  # the graph's own precision of a fraction
 
 
@@ -90,13 +89,13 @@ def page_names(seed: bytes, tokens: Values[Token], block: int) -> list[bytes]:
 class PrefixIndex:
     """Settled pages by name. It counts as a reader of each of them until room lacks.
 
-    A page is found through all that stand in front of it: it is worth as much as the best that it leads to.
+    A page is found only through all that stand in front of it.
     """
 
     def __init__(self, recency: Recency[bytes]) -> None:
         self._pages: dict[bytes, int] = {}
         self._names: dict[int, bytes] = {}
-        self._placed: dict[bytes, Settled] = {}
+        self._before: dict[bytes, bytes] = {}
         self._recency = recency
         self.lookups = self.found = 0  # pages
 
@@ -121,23 +120,32 @@ class PrefixIndex:
         name = settled.name
         if name in self._pages or page in self._names:
             return False
-        self._pages[name], self._names[page], self._placed[name] = page, name, settled
+        self._pages[name], self._names[page], self._before[name] = page, name, settled.before
         self._recency.touch(name)
         return True
 
-    def removable(self, readers: Callable[[int], int]) -> list[int]:
-        """Pages nobody else reads, in the order in which they should make room; a tail before its head."""
-        worth: dict[bytes, tuple[int, int]] = {}
-        tails_first = sorted(self._placed.values(), key=_position, reverse=True)
-        for settled in tails_first:
-            own = max(worth.get(settled.name, _NOTHING), self._recency.rank(settled.name))
-            worth[settled.name] = own
-            worth[settled.before] = max(worth.get(settled.before, _NOTHING), own)
-        free = [each.name for each in tails_first if readers(self._pages[each.name]) == 1]
-        return [self._pages[name] for name in sorted(free, key=worth.__getitem__)]  # stable: tails stay first
+    def removable(self, readers: Callable[[int], int], most: int) -> tuple[int, list[int]]:
+        """How many pages nobody else reads, and the first `most` of them to make room.
+
+        Rows make room from their ends, the row first whose end was used longest ago. A page that somebody
+        reads does not keep those in front of it: whoever goes on from there has forgotten them.
+        """
+        free = {name for name, page in self._pages.items() if readers(page) == 1}
+        behind = Counter(map(self._before.__getitem__, free))
+        ends = [(self._recency.rank(name), name) for name in free if name not in behind]
+        heapify(ends)
+        first: list[int] = []
+        while ends and len(first) < most:
+            _, name = heappop(ends)
+            first.append(self._pages[name])
+            before = self._before[name]
+            behind[before] -= 1
+            if before in free and not behind[before]:
+                heappush(ends, (self._recency.rank(before), before))
+        return len(free), first
 
     def remove(self, page: int) -> None:
         """Hold a page no longer."""
         name = self._names.pop(page)
-        del self._pages[name], self._placed[name]
+        del self._pages[name], self._before[name]
         self._recency.forget(name)
