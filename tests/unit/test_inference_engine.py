@@ -156,6 +156,16 @@ def test_an_engine_shows_itself_exact_before_it_serves() -> None:
     assert 0.0 < shown.decision_ms < 1000.0
 
 
+def test_an_engine_whose_kept_keys_and_values_are_not_those_of_its_history_does_not_serve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = Engine(BUNDLE, OUTPUTS)
+    monkeypatch.setattr(engine.backend, "truncate", lambda _cache, _end: None)  # what was guessed stays
+
+    with pytest.raises(InferenceError, match=r"reused KV differs from recomputed by .*: change the runtime"):
+        self_test(engine, BUNDLE)
+
+
 class _NothingWritten(PagedSession):
     """Its first run, the test of the start, leaves the bound memory as it was: new keys went elsewhere."""
 

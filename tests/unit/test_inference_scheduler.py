@@ -46,6 +46,8 @@ def test_as_many_as_fit_decode_together_but_only_with_equally_many_tokens() -> N
 
 def test_a_chunk_goes_alone() -> None:
     assert plan(waiting(1, tokens=48, prefill=True), waiting(2, tokens=48, prefill=True)) == (1,)
+    # the rest of a history may be as short as a cycle
+    assert plan(waiting(1, urgency=0, tokens=6, prefill=True), waiting(2, urgency=1, tokens=6)) == (1,)
 
 
 def test_a_less_urgent_job_goes_along_where_it_costs_nothing() -> None:
