@@ -13,12 +13,13 @@ from gateway.core.tag import exact
 from gateway.solver.checking import outline
 from gateway.solver.checking.boxes import Boxes
 from gateway.solver.checking.condense import condense
+from gateway.solver.checking.corners import corners
 from gateway.solver.checking.predict import decimal, observe
 from gateway.solver.checking.query import Query
 from gateway.solver.checking.shelf import Shelf
 from gateway.solver.checking.table import Nearest, Table
 from gateway.solver.checking.terms import Answer
-from gateway.solver.language.affine import Every, Formula, symbols
+from gateway.solver.language.affine import Affine, Atom, Every, Formula, Some, symbols
 from gateway.solver.rules.interval import SCALE, Box, scaled
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.rules.steps import FINE, fine
@@ -263,3 +264,20 @@ def test_rules_whose_factors_are_long_are_left_to_the_hull() -> None:
     named = {plan.rules[index].constraint.id for index in made}
     assert "power" in named
     assert not {"hot1", "hot2"} & named
+
+
+# `a > 20 implies 100 t + a >= 600`: worst for the row is a = 0, where nothing is demanded.
+def test_a_point_that_misses_a_rule_has_no_excuse_and_is_hardly_farther_than_it_must() -> None:
+    excuse = Atom(Affine(Fraction(-20), {"b3:a": Fraction(1)}), strict=False)
+    demand = Atom(Affine(Fraction(600), {"x:t": Fraction(-100), "b3:a": Fraction(-1)}), strict=False)
+    rule = scaled(Some((excuse, demand)))
+    within = {"b3:a": (0, 30 * SCALE), "x:t": (5 * SCALE, 10 * SCALE)}
+
+    excused, missed = corners(within, rule, rule.slack(within).row)
+
+    def at(point: Mapping[str, Fraction]) -> Box:
+        return {name: (int(value * SCALE),) * 2 for name, value in point.items()}
+
+    assert rule.slack(at(excused)).holds
+    assert not rule.slack(at(missed)).holds
+    assert missed == {"b3:a": 20 + Fraction(1, SCALE), "x:t": Fraction(5)}

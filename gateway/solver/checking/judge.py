@@ -17,6 +17,7 @@ from gateway.core.decision import Finding, Holds, Unknown, Violated
 from gateway.core.tag import TagId
 from gateway.solver.checking.boxes import Boxes, choices
 from gateway.solver.checking.condense import Duty, Plan, condense
+from gateway.solver.checking.corners import corners
 from gateway.solver.checking.hull import Asked
 from gateway.solver.checking.misses import missed
 from gateway.solver.checking.predict import Facts
@@ -26,7 +27,7 @@ from gateway.solver.checking.simulate import Replay, beginning
 from gateway.solver.checking.table import Nearest, Table
 from gateway.solver.checking.terms import Answer, Budget
 from gateway.solver.language.affine import symbols
-from gateway.solver.rules.interval import SCALE, SETTLED, VACUOUS, Box, Row, Scaled, Slack
+from gateway.solver.rules.interval import SETTLED, VACUOUS, Box, Scaled, Slack
 from gateway.solver.rules.ruleset import Rule, RuleSet
 
 log = structlog.get_logger().bind(component="solver")
@@ -296,11 +297,12 @@ class Judge:
     ) -> tuple[Finding, Shown | None, str]:
         """A rule that intervals cannot show to hold: proved by Z3 alone (S8), violated, or unknown."""
         rule = prepared.plan.rules[index]
-        if worst.slack.row is not None:
-            witness = corner(within, worst.slack.row)
+        for witness in corners(within, worst.scaled, worst.slack.row):
             point = prepared.replay.violates(worst.duty, witness)
-            said = Answer.UNKNOWN if point is None else prepared.query.at(index, worst.number, witness)
-            if point is not None and said is Answer.SAT:
+            if point is None:
+                continue
+            said = prepared.query.at(index, worst.number, witness)
+            if said is Answer.SAT:
                 return self._violated(prepared, rule, worst.duty, witness, point, worst, within)
             if said is Answer.UNSAT:
                 return self._disagreed(rule, "z3 finds the rule kept where the exact judge finds it violated")
@@ -355,13 +357,3 @@ def _telling(shown: Shown) -> tuple[bool, bool, Fraction]:
     finding = shown.finding
     margin = finding.margin or Fraction(0)
     return finding.constraint.startswith("safe_set["), finding.kind != "critical", margin
-
-
-def corner(within: Box, row: Row) -> dict[str, Fraction]:
-    """A point of the box that is worst for one row."""
-    ends = {
-        name: low if low == high or name.startswith(SETTLED) else (low + high) // 2
-        for name, (low, high) in within.items()
-    }
-    ends |= row.worst(within)
-    return {name: Fraction(end, SCALE) for name, end in ends.items()}

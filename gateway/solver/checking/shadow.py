@@ -11,7 +11,7 @@ from gateway.core.ports import CheckRequest
 from gateway.core.tag import TagId
 from gateway.solver.checking.boxes import Boxes
 from gateway.solver.checking.condense import Duty, Plan, condense
-from gateway.solver.checking.judge import corner
+from gateway.solver.checking.corners import corner
 from gateway.solver.checking.predict import UnusableError, observe
 from gateway.solver.checking.report import shown_point
 from gateway.solver.checking.simulate import beginning, violates

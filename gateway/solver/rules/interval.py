@@ -143,6 +143,11 @@ class Scaled:
     unit: int
     symbols: frozenset[str]
 
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Every row, from left to right."""
+        return tuple(_each(self.formula))
+
     def slack(self, box: Box) -> Slack:
         """The worst case over a box. Never too optimistic; exact where only actions bring alternatives."""
         return _slack(self.formula, box)
@@ -194,6 +199,14 @@ def _row(form: Affine, factor: int, extra: int, *, strict: bool) -> Row:
         strict,
         all(name.startswith(SETTLED) for name in form.terms),
     )
+
+
+def _each(formula: Row | Rows) -> Iterator[Row]:
+    if isinstance(formula, Row):
+        yield formula
+    else:
+        for part in formula.parts:
+            yield from _each(part)
 
 
 def _slack(formula: Row | Rows, box: Box) -> Slack:
