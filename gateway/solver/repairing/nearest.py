@@ -22,19 +22,21 @@ from gateway.solver.checking.judge import Judgement, Prepared
 from gateway.solver.checking.predict import Facts
 from gateway.solver.checking.restrain import Registers, as_proposal, resolved, shifts
 from gateway.solver.decoding.counts import Condition, line, one_of
-from gateway.solver.repairing.aim import Aim, Counts
+from gateway.solver.repairing.aim import Aim, Counts, Key
 from gateway.solver.repairing.demands import Demands
-from gateway.solver.repairing.domains import domains, held, registers, turned, within
+from gateway.solver.repairing.domains import SWITCHES, domains, held, registers, turned, within
 from gateway.solver.repairing.linear import LinearProgram
-from gateway.solver.repairing.search import Allowance, fulfilled, nearest
+from gateway.solver.repairing.search import Allowance, fulfilled, in_order, nearest
 from gateway.solver.repairing.slopes import Slopes
 from gateway.solver.rules.ruleset import RuleSet
 
 log = structlog.get_logger().bind(component="solver")
 
 _MOST_TRIES = 16  # proposals judged for one repair
+_MOST_LEARNT = 2  # violations of one refused block: the rules are folded once for each
 _MOST_LOOKED_AT = 64  # blocks that guesses had left out
 _MOST_PARTS = 256  # of the counts looked at for one of them: some 0.1 ms each
+_MOST_PARTS_IN_ORDER = 512
 _MOST_TURNED = 64  # combinations of switches
 _MOST_ON_THE_WAY = 4
 
@@ -130,7 +132,7 @@ class _Look:
         self.slopes = Slopes(self.rules, asked.prepared, asked.facts)
         self.known, why = self.demands.everywhere(asked.facts)
         self.exact = not why
-        if not self.exact:
+        if not self.exact and self._fulfilled(self.aim.wanted):
             self._learn(asked.refused, self.aim.wanted)
 
     def rooms(self) -> Iterator[_Room]:
@@ -174,20 +176,15 @@ class _Look:
     def _one_by_one(self, room: _Room, found: Answer) -> Answer:
         """What was found, or something nearer, or anything, that the guesses had left out."""
         self.guesses = []
-        farthest = self.aim.key(_counts(self.rules, found)) if isinstance(found, Proposal) else None
+        farthest = self._turns_and_key(found) if isinstance(found, Proposal) else None
         doubtful: list[Counts] = []
-        for _ in range(_MOST_LOOKED_AT):
-            counts, complete = self._nearest(room)
-            if counts is None:
-                self.nothing = complete and room.everything and not doubtful
-                break
-            if self.asked.late() or (farthest is not None and self.aim.key(counts) >= farthest):
+        for turns, counts in itertools.islice(self._in_order(room), _MOST_LOOKED_AT):
+            if self.asked.late() or (farthest is not None and (turns, self.aim.key(counts)) >= farthest):
                 break
             if not self.slopes.holds(counts):
                 doubtful.append(counts)
             elif self._judged(counts).permitted:
                 return self._proposal(counts)
-            self.known.append(_not(counts))
         if found is None:
             while doubtful and self.tries < _MOST_TRIES and not self.asked.late():
                 if self._judged(counts := doubtful.pop(0)).permitted:
@@ -264,15 +261,33 @@ class _Look:
                 best, fewest = found, many
         return best, not allowance.spent
 
+    def _fulfilled(self, counts: Counts) -> bool:
+        return all(fulfilled(condition, counts) for condition in self.known)
+
+    def _in_order(self, room: _Room) -> Iterator[tuple[int, Counts]]:
+        """Counts that may be permitted with how many switches they turn, the nearest first."""
+        allowance = Allowance(_MOST_PARTS_IN_ORDER, self.asked.late)
+        conditions = [*self.known, *room.conditions]
+        combinations = turned(self.rules, room.allowed, self.asked.wanted)
+        for many, allowed in itertools.islice(combinations, _MOST_TURNED):
+            box, gaps = within(allowed)
+            for counts in in_order(self.aim, box, [*gaps, *conditions], self.program, allowance):
+                yield many, counts
+
+    def _turns_and_key(self, found: Proposal) -> tuple[int, Key]:
+        counts = _counts(self.rules, found)
+        switches = [k for k, v in enumerate(self.rules.actions) if v.sort in SWITCHES]
+        return sum(counts[k] != self.aim.wanted[k] for k in switches), self.aim.key(counts)
+
     def _learn(self, judged: Judgement, counts: Counts) -> bool:
         """What a refusal says of every block; where that leaves this one in, that too: False."""
         new = [
             condition
-            for shown in judged.violated
+            for shown in judged.violated[:_MOST_LEARNT]
             for condition in self.demands.at(self.asked.facts, shown.finding.witness)
         ]
         self.known += [condition for condition in dict.fromkeys(new) if condition not in self.known]
-        if not all(fulfilled(condition, counts) for condition in self.known):
+        if not self._fulfilled(counts):
             return True
         self.known.append(_not(counts))
         return False

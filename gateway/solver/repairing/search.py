@@ -7,6 +7,7 @@ alternative, or below and above what lies between two counts.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -81,6 +82,63 @@ def nearest(
     return best
 
 
+def in_order(
+    aim: Aim,
+    box: Sequence[Span],
+    conditions: Iterable[Condition],
+    program: LinearProgram,
+    allowance: Allowance,
+) -> Iterator[Counts]:
+    """All counts that fulfil conditions, by their distance; until the allowance is spent."""
+    root = _part(box, (), conditions)
+    number = itertools.count()
+    waiting: list[tuple[float, int, _Part, Bound | None]] = []
+    if root is not None:
+        waiting.append((0.0, next(number), root, None))
+    goal, seen = Least(aim.wanted, aim.weights), set[Counts]()
+    while waiting and allowance.takes():
+        far, _, part, bound = heapq.heappop(waiting)
+        counts = tuple(low for low, _ in part.box)
+        if all(low == high for low, high in part.box):
+            if counts not in seen and _fulfils(part, counts):
+                seen.add(counts)
+                yield counts
+            continue
+        if bound is None:
+            try:
+                bound = program.least(goal, part.box, part.lines)
+            except UnsolvedError:
+                allowance.unsolved()
+                continue
+            if bound is not None:
+                heapq.heappush(waiting, (max(far, bound.value), next(number), part, bound))
+            continue
+        for piece in _around(part, bound.at):
+            near = aim.distance(_clamped(aim.wanted, piece.box))
+            heapq.heappush(waiting, (max(far, near), next(number), piece, None))
+
+
+def _around(part: _Part, at: Sequence[float]) -> Iterator[_Part]:
+    """The counts nearest to a point alone, and the others; or by an alternative that these do not fulfil."""
+    counts = _clamped([round(x) for x in at], part.box)
+    if not all(fulfilled(condition, counts) for condition in part.open):
+        yield from filter(None, _pieces(part, at))
+        return
+    box = list(part.box)
+    for place, (count, (low, high)) in enumerate(zip(counts, part.box, strict=True)):
+        for span in ((low, count - 1), (count + 1, high)):
+            if span[0] <= span[1]:
+                box[place] = span
+                if (piece := _part(box, part.lines, part.open)) is not None:
+                    yield piece
+        box[place] = (count, count)
+    yield _Part(tuple(box), part.lines, part.open)
+
+
+def _clamped(counts: Iterable[int], box: Sequence[Span]) -> Counts:
+    return tuple(min(max(count, low), high) for count, (low, high) in zip(counts, box, strict=True))
+
+
 def _change(aim: Aim, place: int) -> Callable[[Counts], int]:
     return lambda counts: aim.change(place, counts)
 
@@ -136,10 +194,7 @@ class _Hunt:
         return sorted(found, key=lambda p: -self._at_least(p.box))
 
     def _at_least(self, box: Sequence[Span]) -> int:
-        nearest_of = tuple(
-            min(max(a, low), high) for a, (low, high) in zip(self.aim.wanted, box, strict=True)
-        )
-        return self.aim.distance(nearest_of)
+        return self.aim.distance(_clamped(self.aim.wanted, box))
 
 
 def _part(box: Sequence[Span], lines: Iterable[Line], conditions: Iterable[Condition]) -> _Part | None:
@@ -185,7 +240,7 @@ def _rounded(at: Sequence[float], box: Sequence[Span]) -> Iterator[Counts]:
     chosen = between[-_MOST_ROUNDED:]
     sides = [(floor(x), floor(x) + 1) if k in chosen else (round(x),) for k, x in enumerate(at)]
     for counts in itertools.product(*sides):
-        yield tuple(min(max(c, low), high) for c, (low, high) in zip(counts, box, strict=True))
+        yield _clamped(counts, box)
 
 
 def _off(x: float) -> float:
@@ -193,7 +248,7 @@ def _off(x: float) -> float:
 
 
 def _pieces(part: _Part, at: Sequence[float]) -> Iterator[_Part | None]:
-    counts = tuple(min(max(round(x), low), high) for x, (low, high) in zip(at, part.box, strict=True))
+    counts = _clamped([round(x) for x in at], part.box)
     for number, condition in enumerate(part.open):
         if not fulfilled(condition, counts):
             others = part.open[:number] + part.open[number + 1 :]
