@@ -266,18 +266,18 @@ def test_rules_whose_factors_are_long_are_left_to_the_hull() -> None:
     assert not {"hot1", "hot2"} & named
 
 
-# `a > 20 implies 100 t + a >= 600`: worst for the row is a = 0, where nothing is demanded.
-def test_a_point_that_misses_a_rule_has_no_excuse_and_is_hardly_farther_than_it_must() -> None:
+# `a > 20 implies 100 t + a >= limit`: worst for its row is a = 0, where nothing is demanded.
+@pytest.mark.parametrize(("limit", "least"), [(600, Fraction(30)), (530, 30 - Fraction(1, SCALE))])
+def test_a_point_that_misses_a_rule_has_no_excuse_and_is_no_farther_than_it_must(
+    limit: int, least: Fraction
+) -> None:
     excuse = Atom(Affine(Fraction(-20), {"b3:a": Fraction(1)}), strict=False)
-    demand = Atom(Affine(Fraction(600), {"x:t": Fraction(-100), "b3:a": Fraction(-1)}), strict=False)
+    demand = Atom(Affine(Fraction(limit), {"x:t": Fraction(-100), "b3:a": Fraction(-1)}), strict=False)
     rule = scaled(Some((excuse, demand)))
     within = {"b3:a": (0, 30 * SCALE), "x:t": (5 * SCALE, 10 * SCALE)}
+    first, second = rule.rows
 
-    excused, missed = corners(within, rule, rule.slack(within).row)
-
-    def at(point: Mapping[str, Fraction]) -> Box:
-        return {name: (int(value * SCALE),) * 2 for name, value in point.items()}
-
-    assert rule.slack(at(excused)).holds
-    assert not rule.slack(at(missed)).holds
-    assert missed == {"b3:a": 20 + Fraction(1, SCALE), "x:t": Fraction(5)}
+    for row, a in ((first, least), (second, 20 + Fraction(1, SCALE))):
+        _, missed = corners(within, rule, row)
+        assert not rule.slack({name: (int(value * SCALE),) * 2 for name, value in missed.items()}).holds
+        assert missed == {"b3:a": a, "x:t": 5}

@@ -12,7 +12,7 @@ def corners(within: Box, formula: Scaled, row: Row | None) -> Iterator[dict[str,
     """Points that may miss a formula: worst for the row that decides, and that where nothing else excuses it.
 
     What excuses a row may be about what it depends on: a switch that is on, and the state that follows. There
-    such a symbol goes no farther from the row's worst than it must.
+    a symbol of both goes no farther from the row's worst than it must.
     """
     if row is None:
         return
@@ -20,8 +20,12 @@ def corners(within: Box, formula: Scaled, row: Row | None) -> Iterator[dict[str,
     yield first
     ends = {name: int(value * SCALE) for name, value in first.items()}
     others = sorted((r for r in formula.rows if r != row), key=lambda r: -len(r.terms))
+    used = set(row.worst(within))
     for other in others:
+        far = other.worst(within)
+        ends |= {name: end for name, end in far.items() if name not in used}
         ends |= _just_missed(within, other, ends)
+        used |= far.keys()
     if others:
         yield {name: Fraction(end, SCALE) for name, end in ends.items()}
 
