@@ -73,6 +73,7 @@ def point_state(point: Point, *, in_control: bool, unarmable: str) -> PointState
         ],
         guided=settings.guided,
         drift={tag: round(mass, 6) for tag, mass in point.drift.items()},
+        repair=settings.repair,
     )
 
 

@@ -65,6 +65,7 @@ class PointState(msgspec.Struct, frozen=True, tag="point"):
     residuals: list[ResidualState] = []  # by tag and window
     guided: bool = False  # the model decodes along what the rules in force can still permit
     drift: dict[str, float] = {}  # by output: share of the model's probability that was masked out, averaged
+    repair: str = "segment"  # where a repair is looked for: on the way to the values in force, or `nearest`
 
 
 class ModuleState(msgspec.Struct, frozen=True, tag="module"):

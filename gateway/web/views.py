@@ -129,6 +129,7 @@ def point_view(point: PointState) -> Json:
         "last_decision": point.last_decision,
         "guided": point.guided,
         "masked_out": point.drift,
+        "repair": point.repair,
         "assumptions": [
             {
                 "tag": r.tag,

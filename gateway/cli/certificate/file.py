@@ -209,8 +209,8 @@ def words(record: DecisionRecord) -> str:
     match record.outcome:
         case Permitted():
             said = f"{margin}permitted by {rules} under its assumptions{under}"
-        case Repaired(_, counterexample):
-            said = f"not permitted as asked: {counterexample.text}; "
+        case Repaired(_, counterexample, told):
+            said = f"not permitted as asked: {counterexample.text}; {told}{'; ' * bool(told)}"
             said += f"repaired values permitted by {rules} under its assumptions{under}"
         case Refused(counterexample):
             said = f"not permitted by {rules}{under}: {counterexample.text}"

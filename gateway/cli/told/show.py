@@ -73,6 +73,8 @@ def show_status(
     for point in points:
         text = words.assumptions_sentence(point)
         out.print(Text(f"{point.id}: {text}", style="red" if "outside" in text else ""))
+        if point.repair == "nearest":
+            out.print(f"{point.id}: a repair is looked for wherever it is nearest to what was proposed")
         if point.guided:
             out.print(f"{point.id}: {words.guidance_sentence(point)}")
     out.print(module_table(modules, now))

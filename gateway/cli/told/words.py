@@ -74,12 +74,11 @@ def verdict_sentence(view: DecisionView) -> str:
     nearest = margin_phrase(view)
     match view.outcome:
         case "permitted":
-            kept = f"; {view.reason}" if view.reason and view.write_outcome in {"", "confirmed"} else ""
-            return f"{nearest}permitted by {rules} under its assumptions{under}{kept}"
+            return f"{nearest}permitted by {rules} under its assumptions{under}{_told(view)}"
         case "repaired":
             return (
                 f"{nearest}the proposal is not permitted by {rules}; the nearest setpoints found that it "
-                f"permits under its assumptions are given instead{under}"
+                f"permits under its assumptions are given instead{under}{_told(view)}"
             )
         case "refused":
             violated = ", ".join(view.violated) or "a constraint"
@@ -93,6 +92,11 @@ def verdict_sentence(view: DecisionView) -> str:
             return f"rejected, never examined: {view.reason or 'no reason was recorded'}"
         case other:
             return f"{other}: {view.reason}"
+
+
+def _told(view: DecisionView) -> str:
+    """What the verdict itself says; where a write went wrong the reason is about that."""
+    return f"; {view.reason}" if view.reason and view.write_outcome in {"", "confirmed"} else ""
 
 
 def writing_sentence(view: DecisionView) -> str:
