@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 from gateway.solver.checking.condense import Duty, Plan, acts_in
@@ -10,10 +11,33 @@ from gateway.solver.language.evaluate import moved, truth
 from gateway.solver.language.syntax import Expr, For, Ref, keyed, references
 from gateway.solver.rules.ruleset import RuleSet
 
+_ZERO = Fraction(0)
+
 
 def beginning(rules: RuleSet, witness: Mapping[str, Fraction]) -> dict[str, Fraction]:
     """Measured values at acquisition."""
     return {str(v.tag): witness.get(f"x:{v.tag}", Fraction(0)) for v in rules.measured}
+
+
+@dataclass(frozen=True, slots=True)
+class Movers:
+    """Some dynamics and what they read; nothing else moves the variables that have them."""
+
+    dynamics: Mapping[str, Expr]
+    inputs: tuple[str, ...]  # measured, without dynamics
+    disturbances: tuple[str, ...]
+    actions: tuple[str, ...]
+
+    @staticmethod
+    def of(rules: RuleSet, dynamics: Mapping[str, Expr]) -> Movers:
+        """Those of some dynamics of a rule set."""
+        read = {part.name for step in dynamics.values() for part in references(step)}
+        return Movers(
+            dynamics,
+            tuple(str(v.tag) for v in rules.measured if v.tag in read and v.tag not in rules.dynamics),
+            tuple(name for name in rules.disturbances if name in read),
+            tuple(str(v.tag) for v in rules.actions if v.tag in read),
+        )
 
 
 def trajectory(
@@ -21,32 +45,27 @@ def trajectory(
     plan: Plan,
     witness: Mapping[str, Fraction],
     last: int | None = None,
-    dynamics: Mapping[str, Expr] | None = None,
+    movers: Movers | None = None,
     *,
     backup: bool = False,
 ) -> list[dict[str, Fraction]]:
     """Measured values at every instant of a plan, until the one whose number is `last`.
 
-    With some `dynamics` alone the others' variables are known at acquisition only. `backup`: the course in
-    which the backup may take over from the proposal's effect on.
+    With the `movers` of some variables alone the others are known at acquisition only. `backup`: the course
+    in which the backup may take over from the proposal's effect on.
     """
-    dynamics = rules.dynamics if dynamics is None else dynamics
+    movers = Movers.of(rules, rules.dynamics) if movers is None else movers
+    free = [str(v.tag) for v in rules.measured if v.tag not in rules.dynamics]
     state = beginning(rules, witness)
     states = [state]
     for k, segment in enumerate(plan.segments[:last]):
+        acting = acts_in(segment, k, backup=backup)
         point = dict(state)
-        for v in rules.measured:
-            if v.tag not in rules.dynamics:
-                point[v.tag] = witness.get(f"m{k}:{v.tag}", point[v.tag])
-        for name in rules.disturbances:
-            point[name] = witness.get(f"d{k}:{name}", Fraction(0))
-        for v in rules.actions:
-            acting = acts_in(segment, k, backup=backup)
-            point[v.tag] = witness.get(f"{acting}:{v.tag}", Fraction(0))
-        after = moved(dynamics, point, (segment.end - segment.start) / plan.step)
-        for v in rules.measured:
-            if v.tag not in rules.dynamics:
-                after[v.tag] = witness.get(f"p{k + 1}:{v.tag}", state[v.tag])
+        point.update((tag, witness.get(f"m{k}:{tag}", state[tag])) for tag in movers.inputs)
+        point.update((name, witness.get(f"d{k}:{name}", _ZERO)) for name in movers.disturbances)
+        point.update((tag, witness.get(f"{acting}:{tag}", _ZERO)) for tag in movers.actions)
+        after = moved(movers.dynamics, point, (segment.end - segment.start) / plan.step)
+        after.update((tag, witness.get(f"p{k + 1}:{tag}", state[tag])) for tag in free)
         state = after
         states.append(state)
     return states
@@ -66,7 +85,7 @@ class Replay:
 
     def __init__(self, rules: RuleSet, plan: Plan) -> None:
         self._rules, self._plan = rules, plan
-        self._asked: dict[int, tuple[frozenset[Ref | For], Mapping[str, Expr]]] = {}
+        self._asked: dict[int, tuple[frozenset[Ref | For], Movers]] = {}
 
     def violates(self, duty: Duty, witness: Mapping[str, Fraction]) -> dict[str, Fraction] | None:
         """The point at which the witness violates a duty, by tag, or None where it does not.
@@ -75,10 +94,10 @@ class Replay:
         """
         rules, plan, tree = self._rules, self._plan, self._plan.rules[duty.rule].tree
         if duty.rule not in self._asked:
-            self._asked[duty.rule] = keyed(tree), _moving_with(rules.dynamics, tree)
-        asked, dynamics = self._asked[duty.rule]
+            self._asked[duty.rule] = keyed(tree), Movers.of(rules, _moving_with(rules.dynamics, tree))
+        asked, movers = self._asked[duty.rule]
         last = max(duty.instant, duty.drift)
-        course = trajectory(rules, plan, witness, last, dynamics, backup=duty.backup >= 0)
+        course = trajectory(rules, plan, witness, last, movers, backup=duty.backup >= 0)
         point = dict(course[duty.instant])
         if duty.drift >= 0:
             point |= {tag: value for tag, value in course[duty.drift].items() if tag not in rules.dynamics}
