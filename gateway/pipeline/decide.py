@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 
 from gateway.core.clock import Clock, Deadline
 from gateway.core.decision import (
@@ -24,6 +25,7 @@ from gateway.core.errors import InferenceError, WorkerLostError
 from gateway.core.ports import AuditLog, Checker, CheckRequest, Guide, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.restraint import UNRESTRAINED, Restraint
+from gateway.core.tag import TagId
 from gateway.core.tagstore import Snapshot, TagStore
 from gateway.pipeline.guided import GuidedDecoding
 from gateway.pipeline.point import Point
@@ -32,6 +34,7 @@ from gateway.pipeline.shortlist import first_permitted
 from gateway.pipeline.working import Decided, Working, register_values, with_what_if
 
 PROPOSE_SHARE = 0.6  # of the deadline: what is left must do for check, audit and write
+LIST_COSTS = 4  # times the first answer: it is made once more, and up to seven others with it
 
 
 class Decider:
@@ -132,32 +135,47 @@ class Decider:
         while True:
             started = self._clock.monotonic()
             try:
-                proposal = await self._propose(work)
+                given = self._given(work)
+                # Guidance has to be asked for once only, so a guided model answers with its list at once.
+                most = work.point.settings.n_best if work.point.settings.guided else 1
+                proposal = given or await self._propose(work, most)
             except (InferenceError, WorkerLostError) as exc:
                 return found or (_undetermined(work, f"no proposal: {exc}"), None)
-            finally:
-                spent_ms = 1000 * (self._clock.monotonic() - started)
-                work.timings["propose"] = work.timings.get("propose", 0.0) + spent_ms
             attempts += 1
             work.decoding = self.guided.took(work.point, proposal, attempts)
-            found = await self._judged(work, proposal)
+            found = await self._judged(work, proposal, listed=given is None)
             spent_s = self._clock.monotonic() - started
             if not self.guided.again(work, found[0], attempts, spent_s, PROPOSE_SHARE):
                 return found
 
-    async def _judged(self, work: Working, proposal: Proposal) -> tuple[CheckResult, StateSet | None]:
-        """What the checker says of a proposal, or of the first of its list that it permits."""
-        ranked = [each.alone() for each in (proposal, *proposal.others)]
-        work.proposal, work.shortlist = ranked[0], None
+    async def _judged(
+        self, work: Working, proposal: Proposal, *, listed: bool
+    ) -> tuple[CheckResult, StateSet | None]:
+        """What the checker says of a proposal, or of the first of a model's list that it permits."""
+        first = work.proposal = proposal.alone()
+        work.shortlist, most = None, work.point.settings.n_best
 
         async def check(one: Proposal, may_repair: bool) -> tuple[CheckResult, StateSet | None]:  # noqa: FBT001
             return await self._check(work, one, may_repair=may_repair)
 
-        if len(ranked) == 1:
-            return await check(ranked[0], True)  # noqa: FBT003
-        return await first_permitted(work, ranked, check, self._clock)
+        async def more() -> list[Proposal]:
+            told = proposal
+            if not work.point.settings.guided:
+                left_s = work.request.deadline.remaining(self._clock) * PROPOSE_SHARE
+                if 1000 * left_s < LIST_COSTS * work.timings["propose"]:
+                    return []
+                try:
+                    told = await self._propose(work, most)
+                except (InferenceError, WorkerLostError):
+                    return []  # then the first is all there is
+            return [each.alone() for each in (told, *told.others) if each.values != first.values]
 
-    async def _propose(self, work: Working) -> Proposal:
+        if not listed or most == 1:
+            return await check(first, True)  # noqa: FBT003
+        return await first_permitted(work, first, more, check, self._clock)
+
+    def _given(self, work: Working) -> Proposal | None:
+        """What is proposed without a model: a person's wish, or the value in force as the first write."""
         point, request = work.point, work.request
         if request.proposal is not None:
             if point.mode is Mode.ARMED and point.first_write_due:
@@ -165,24 +183,36 @@ class Decider:
                 raise InferenceError(msg)
             by = f"request:{request.requested_by}"
             return register_values(request.proposal, self._store.definitions, by=by)
+        if point.mode is Mode.ARMED and point.first_write_due and request.what_if is None:
+            return register_values(self._confirmed(point), self._store.definitions, by="value_in_force")
+        return None
+
+    def _confirmed(self, point: Point) -> Mapping[TagId, Fraction]:
         previous = point.previous()
         if previous is None:
             msg = "the value in force of an output is not confirmed yet"
             raise InferenceError(msg)
-        if point.mode is Mode.ARMED and point.first_write_due and request.what_if is None:
-            return register_values(previous, self._store.definitions, by="value_in_force")
+        return previous
+
+    async def _propose(self, work: Working, most: int) -> Proposal:
+        """What the model proposes, and as many others as are wanted besides."""
+        point, request = work.point, work.request
+        previous, started = self._confirmed(point), self._clock.monotonic()
         budget_s = request.deadline.remaining(self._clock) * PROPOSE_SHARE
         deadline = Deadline.after(budget_s, self._clock)
         guide = self._guide(work, deadline)
         # Once the model is asked, the checker gets ready for whatever it will propose. Not before: waking one
         # process may put this one to sleep.
-        ahead = None if guide else asyncio.get_running_loop().call_soon(self._prepare, work)
+        asked_before = work.proposal is not None
+        ahead = None if guide or asked_before else asyncio.get_running_loop().call_soon(self._prepare, work)
         try:
             ask = point.proposer.propose if request.what_if is None else point.proposer.propose_aside
-            return await ask(work.snapshot, previous, deadline, guide, point.settings.n_best)
+            return await ask(work.snapshot, previous, deadline, guide, most)
         finally:
             if ahead is not None:
                 ahead.cancel()
+            spent_ms = 1000 * (self._clock.monotonic() - started)
+            work.timings["propose"] = work.timings.get("propose", 0.0) + spent_ms
 
     def _guide(self, work: Working, deadline: Deadline) -> Guide | None:
         if not work.point.settings.guided:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ListCounters:
-    """Since start; a list is two proposals or more."""
+    """Since start; a list is two proposals or more, and made where the first is refused."""
 
     lists: int = 0
     checked: int = 0  # proposals after the first

@@ -97,6 +97,17 @@ async def test_a_replaced_worker_lists_what_the_lost_one_would_have() -> None:
         assert blocks(await propose(engine, 15, most=MOST)) == blocks(await propose(twin, 15, most=MOST))
 
 
+async def test_a_list_asked_for_after_its_first_is_the_list_that_would_have_come_at_once() -> None:
+    async with serving(BUFFER_TANK) as engine, serving(BUFFER_TANK) as twin:
+        for at in range(12):
+            first, expected = await propose(engine, at), await propose(twin, at, most=MOST)
+            assert first.others == ()
+            assert blocks(first) == blocks(expected)[:1]
+            listed = await propose(engine, at, most=MOST)
+            assert blocks(listed) == blocks(expected)
+        assert engine.statistics().histories_sent <= 1, "no history went along with a list"
+
+
 async def test_a_what_if_lists_and_leaves_no_trace() -> None:
     async with serving(BUFFER_TANK) as engine, serving(BUFFER_TANK) as twin:
         for at in range(10):

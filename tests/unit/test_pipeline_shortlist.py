@@ -16,6 +16,7 @@ from gateway.core.decision import (
     Undetermined,
     WriteOutcome,
 )
+from gateway.core.errors import InferenceError
 from gateway.core.guidance import Refusals
 from gateway.core.ports import CheckRequest
 from gateway.core.restraint import UNRESTRAINED
@@ -69,8 +70,52 @@ async def test_a_permitted_first_is_taken_and_no_other_is_looked_at() -> None:
     record = await decided(house)
     assert record.written == (pump(50),)
     assert looked_at(house) == [(50, False)]
-    assert record.shortlist == Shortlist(length=3, rank=1)
-    assert house.lane.statistics()["n_best_checked"] == 0
+    assert house.proposer.wanted == [1], "no list was made"
+    assert record.shortlist is None
+    assert house.lane.statistics()["n_best_lists"] == house.lane.statistics()["n_best_checked"] == 0
+
+
+async def test_a_list_is_made_only_after_a_refusal_for_the_same_measurements() -> None:
+    house = listing(55)
+    record = await decided(house)
+    assert house.proposer.wanted == [1, 4]
+    assert record.written == (pump(55),)
+    assert record.shortlist == Shortlist(length=2, rank=2, passed_over=(passed(1, 90),))
+    assert record.timings_ms["propose"] >= 0
+    assert len(house.checker.prepared) <= 1
+
+
+async def test_a_list_that_the_model_cannot_make_leaves_the_repair() -> None:
+    house = listing(55)
+
+    def failing(_deadline: Deadline) -> None:
+        if house.proposer.asked == 2:
+            house.proposer.failure = InferenceError("too late")
+
+    house.proposer.on_propose = failing
+    record = await decided(house)
+    assert isinstance(record.outcome, Repaired)
+    assert looked_at(house) == [(90, False), (90, True)]
+    assert record.shortlist is None
+
+
+async def test_a_list_that_would_take_longer_than_the_model_may_is_not_asked_for() -> None:
+    """It takes up to four times the first answer: after one of 20 of 100 ms there is no time for it."""
+    house = listing(55)
+    house.proposer.on_propose = lambda _deadline: house.clock.advance(0.02)
+    record = await decided(house)
+    assert house.proposer.wanted == [1]
+    assert isinstance(record.outcome, Repaired)
+    assert record.shortlist is None
+
+
+async def test_a_model_that_has_no_other_proposal_is_repaired() -> None:
+    house = listing()
+    record = await decided(house)
+    assert house.proposer.wanted == [1, 4]
+    assert isinstance(record.outcome, Repaired)
+    assert record.shortlist is None
+    assert house.lane.statistics()["n_best_lists"] == 0
 
 
 async def test_where_none_is_permitted_the_first_is_repaired() -> None:
@@ -120,7 +165,8 @@ async def test_no_other_is_looked_at_that_the_deadline_leaves_no_time_for() -> N
     record = await decided(house)
     assert looked_at(house) == [(90, False), (90, True)]
     assert isinstance(record.outcome, Repaired)
-    assert record.shortlist == Shortlist(length=3, rank=1)
+    assert house.proposer.wanted == [1]
+    assert record.shortlist is None
 
 
 async def test_a_repair_that_comes_too_late_leaves_the_refusal() -> None:
@@ -220,7 +266,8 @@ async def test_a_guided_attempt_leaves_out_all_that_the_list_before_it_was_refus
     assert [[r.block[0] for r in told] for told in house.checker.told_refused] == [[], [900, 800]]
     assert record.decoding is not None
     assert record.decoding.attempts == 2
-    assert record.shortlist == Shortlist(length=2, rank=1)
+    assert record.shortlist is None, "the second attempt's first was permitted"
+    assert house.proposer.wanted == [4, 4], "with guidance the list comes at once"
 
 
 async def test_in_shadow_a_list_is_judged_and_nothing_is_written() -> None:
@@ -237,8 +284,8 @@ async def test_the_model_is_asked_with_the_decisions_own_deadline() -> None:
     seen: list[Deadline] = []
     house.proposer.on_propose = seen.append
     await decided(house)
-    assert house.proposer.wanted == [4]
-    assert seen[0].at <= house.clock.monotonic() + 0.1
+    assert house.proposer.wanted == [1, 4]
+    assert all(each.at <= house.clock.monotonic() + 0.1 for each in seen)
 
 
 def test_a_list_is_told_in_words() -> None:
