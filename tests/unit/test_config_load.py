@@ -315,6 +315,22 @@ def test_repairs_have_a_limit_unless_it_is_switched_off(folder: Path, edit: Edit
     assert limit() is None
 
 
+# S12
+def test_a_repair_is_looked_for_on_the_way_unless_the_point_says_nearest(folder: Path, edit: Edit) -> None:
+    def way() -> str:
+        config = load(folder / "gateway.toml")
+        return point_settings(config, config.point("buffer-tank")).repair
+
+    assert way() == "segment"
+    edit('deadline = "100 ms"', 'deadline = "100 ms"\nrepair = "nearest"')
+    assert way() == "nearest"
+    edit('repair = "nearest"', 'repair = "anywhere"')
+    (problem,) = problems(folder)
+    assert problem.startswith("gateway.toml:")
+    assert "`repair`: " in problem
+    assert "nearest" in problem
+
+
 # S24
 def test_signed_only_needs_a_key_and_keys_are_keys(folder: Path) -> None:
     config = folder / "gateway.toml"

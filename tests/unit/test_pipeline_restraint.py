@@ -27,6 +27,15 @@ async def test_s12_what_a_repair_kept_back_is_told_to_the_next_check() -> None:
     assert second == replace(first, kept_back={PUMP: -1})
 
 
+async def test_s12_a_check_is_told_where_the_points_repairs_are_looked_for() -> None:
+    house = House()
+    await decided(house)
+    house.point.settings = replace(house.point.settings, repair="nearest")
+    house.sample(LEVEL, 2.0)
+    await decided(house)
+    assert [house.checker.requests[0].repair, house.checker.requests[-1].repair] == ["segment", "nearest"]
+
+
 async def test_s12_the_plants_past_holds_no_what_if() -> None:
     house = House(fallback=("backup",))
     house.checker.limit = 45

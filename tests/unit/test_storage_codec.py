@@ -62,7 +62,7 @@ _counterexample = st.builds(
 )
 _outcome: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Permitted, _registers, _text),
-    st.builds(Repaired, _registers, _counterexample),
+    st.builds(Repaired, _registers, _counterexample, st.just("") | _text),
     st.builds(Refused, _counterexample),
     st.builds(Undetermined, _text),
     st.builds(Rejected, _text),
@@ -107,6 +107,7 @@ _examination = st.builds(
             at=_duration,
             intervals=st.dictionaries(_text, st.builds(StateInterval, _number, _number), max_size=2),
         ),
+        repair=st.sampled_from(["segment", "nearest"]),
         restraint=st.just(UNRESTRAINED)
         | st.builds(
             Restraint,

@@ -31,7 +31,7 @@ def told(
 def _moved(variable: Variable, asked: RegisterValue, permitted: RegisterValue) -> str:
     side = ""
     if variable.sort == "real":
-        side = "up to " if permitted.value < asked.value else "down to "
+        side = "up to " if permitted.value < asked.value else "from "
     there = f"{side}{variable.text(permitted.value)}"
     return f"`{variable.tag}` asked {variable.text(asked.value)}, permitted {there}"
 
