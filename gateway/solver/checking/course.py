@@ -44,6 +44,7 @@ SLOWEST_RAMP = Fraction(9, 10)  # a ramp that lost a tenth to jitter and roundin
 _FINER = FINE // SCALE
 
 Ends = tuple[int, int]  # in units of 1 / `SCALE`
+_Says = tuple[bool | None, ...]  # None: not certain
 
 
 class Course:
@@ -72,7 +73,8 @@ class Course:
         self._late = [share < 1 for share in shares]
         self._idle = [share <= 0 for share in shares]
         self._opens = [s.backup or s.start % plan.step == 0 for s in plan.segments]  # a window
-        self._errors = {str(v.tag): _seen(v) for v in rules.measured if v.sort == "real"}
+        asked = {tag for guard in self._guards if guard is not None for _, tag in guard.symbols}
+        self._errors = {str(v.tag): _error(v) for v in rules.measured if v.tag in asked}
 
     def _share(self, segment: Segment) -> Fraction:
         """Of a step's move, the share that is certainly done by the end of a segment; 0: perhaps nothing."""
@@ -92,22 +94,34 @@ class Course:
         acting = before = {tag: outward(new[TagId(tag)], new[TagId(tag)]) for tag in self._waits}
         held = {tag: outward(min(old[tag]), max(old[tag])) for tag in acting}
         state = dict(start)
+        says: _Says = tuple(None if guard is not None else True for guard in self._guards)
         found: dict[str, Ends] = {}
         for k, segment in enumerate(self._plan.segments):
             before = acting if self._opens[k] else before
-            within = self._within(state, acting, before, held, k) if self._guarded else state
-            moved = self._moved(within, before, k)
-            during = {tag: _hull(acting[tag], moved[tag]) for tag in acting}
+            # What was certain on the way here is so where it ends.
+            says = self._asked(self._within(state, state, acting), says)
+            after = state
+            while True:
+                moved = self._moved(says, before, k)
+                during = {tag: _hull(acting[tag], moved[tag]) for tag in acting}
+                acts = {tag: _hull(e, held[tag]) for tag, e in during.items()} if segment.mixed else during
+                if not self._guarded:
+                    break
+                after = self._later(state, acts, segment.end - segment.start)
+                # INVARIANT: as long as guards say no more than `says` the state stays on its way to `after`,
+                # and there they say no more than that.
+                again = self._still(self._within(state, after, during), says)
+                if again == says:
+                    break
+                says = again
+            found.update((f"b{k}:{tag}", ends) for tag, ends in during.items())
+            if segment.mixed:
+                found.update((f"c{k}:{tag}", ends) for tag, ends in acts.items())
             acting = {
                 tag: during[tag] if self._idle[k] or (self._late[k] and waits) else moved[tag]
                 for tag, waits in self._waits.items()
             }
-            found.update((f"b{k}:{tag}", ends) for tag, ends in during.items())
-            if segment.mixed:
-                during = {tag: _hull(ends, held[tag]) for tag, ends in during.items()}
-                found.update((f"c{k}:{tag}", ends) for tag, ends in during.items())
-            if self._guarded and k + 1 < len(self._plan.segments):
-                state = self._later(state, during, segment.end - segment.start)
+            state = after
         return found
 
     def unguarded(self, tag: str) -> list[tuple[int, StepMove, bool]] | None:
@@ -127,23 +141,28 @@ class Course:
         return found
 
     def _within(
-        self,
-        state: Mapping[str, Ends],
-        acting: Mapping[str, Ends],
-        before: Mapping[str, Ends],
-        held: Mapping[str, Ends],
-        k: int,
-    ) -> dict[str, Ends]:
-        """All that a guard may read in a segment, whichever moves its guards choose."""
-        segment = self._plan.segments[k]
-        anyhow = self._moved(None, before, k)
-        during = {tag: _hull(acting[tag], ends) for tag, ends in anyhow.items()}
-        acts = {tag: _hull(e, held[tag]) for tag, e in during.items()} if segment.mixed else during
-        after = self._later(state, acts, segment.end - segment.start)
-        found = {tag: _hull(ends, after[tag]) for tag, ends in state.items()}
+        self, state: Mapping[str, Ends], after: Mapping[str, Ends], acting: Mapping[str, Ends]
+    ) -> Mapping[str, Ends]:
+        """What guards may read wherever the state is on its way, and however sensors err (`story`)."""
+        within = dict(acting)
         for tag, (below, above) in self._errors.items():
-            found[tag] = found[tag][0] + below, found[tag][1] + above
-        return {**found, **during}
+            low, high = _hull(state[tag], after[tag])
+            within[tag] = low + below, high + above
+        return within
+
+    def _asked(self, within: Mapping[str, Ends], says: _Says) -> _Says:
+        """By entry whether it applies; what is known is not asked again."""
+        return tuple(
+            guard.applies(within) if known is None and guard is not None else known
+            for guard, known in zip(self._guards, says, strict=True)
+        )
+
+    def _still(self, within: Mapping[str, Ends], says: _Says) -> _Says:
+        """What is as certain elsewhere."""
+        return tuple(
+            None if guard is not None and known is not None and not guard.still(within, known) else known
+            for guard, known in zip(self._guards, says, strict=True)
+        )
 
     def _later(
         self, state: Mapping[str, Ends], acting: Mapping[str, Ends], seconds: Fraction
@@ -156,35 +175,20 @@ class Course:
         )
         return {tag: (low // _FINER, -(-high // _FINER)) for tag, (low, high) in after.items()}
 
-    def _moved(
-        self, within: Mapping[str, Ends] | None, acting: Mapping[str, Ends], k: int
-    ) -> dict[str, Ends]:
-        """Where each action is after the backup's move in a segment; `within` is what guards may read.
-
-        None: any of them may hold, or not.
-        """
-        known: dict[int, bool | None] = {}
+    def _moved(self, says: _Says, acting: Mapping[str, Ends], k: int) -> dict[str, Ends]:
+        """Where each action is after the backup's move in a segment."""
         found: dict[str, Ends] = {}
         for tag, moves in self._moves[k].items():
             ends: list[Ends] = []
             for index, move in moves:
-                if index not in known:
-                    guard = self._guards[index]
-                    asked = None if guard is None or within is None else guard.applies(within)
-                    known[index] = True if guard is None else asked
-                if known[index] is not False:
+                if says[index] is not False:
                     ends.append(move.after(acting[tag]))
-                if known[index]:
+                if says[index]:
                     break
             else:
                 ends.append(acting[tag])  # no entry need apply
             found[tag] = _hull(*ends)
         return found
-
-
-def _seen(variable: Variable) -> Ends:
-    """How far from a state that is possible what decides may take it to be: twice the error (`story`)."""
-    return outward(-2 * variable.uncertainty, 2 * variable.uncertainty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +207,14 @@ class _Guard:
 
     def applies(self, values: Mapping[str, Ends]) -> bool | None:
         """Whether it holds everywhere: yes, no, or not certain."""
-        box = {symbol: values[tag] for symbol, tag in self.symbols}
-        if self.yes.slack(box).holds:
+        if self.still(values, known=True):
             return True
-        return False if self.no.slack(box).holds else None
+        return False if self.still(values, known=False) else None
+
+    def still(self, values: Mapping[str, Ends], known: bool) -> bool:  # noqa: FBT001  what it says
+        """Whether it holds everywhere or, if `known` is False, nowhere."""
+        box = {symbol: values[tag] for symbol, tag in self.symbols}
+        return (self.yes if known else self.no).slack(box).holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +250,13 @@ def _ramped(value: int, target: Ends, most: Ends) -> Ends:
     if value <= least:
         return min(value + most[0], least), min(value + most[1], greatest)
     return max(value - most[1], least), max(value - most[0], greatest)
+
+
+def _error(variable: Variable) -> Ends:
+    """How far from a state that is possible what decides may take it to be: twice the sensor's error."""
+    if variable.sort != "real":
+        return 0, 0
+    return outward(-2 * variable.uncertainty, 2 * variable.uncertainty)
 
 
 def _hull(*intervals: Ends) -> Ends:
