@@ -14,6 +14,7 @@ from gateway.inference.bundle.manifest import load_bundle
 from gateway.inference.messages import Answer, Cycle, Failed, NeedHistory, Propose
 from gateway.inference.serving.costs import Costs
 from gateway.inference.serving.engine import CANCELLED, Engine
+from gateway.inference.serving.job import PREFILL_CHUNK
 from gateway.inference.serving.scheduler import Policy
 from tests.unit.inference_demo import BUFFER_TANK
 from tests.unit.test_inference_engine import OUTPUTS, _cycles
@@ -127,6 +128,40 @@ def test_a_decision_goes_between_the_chunks_of_a_long_prefill() -> None:
         order += [number for number, _ in engine.drain()]
 
     assert order == [2, 1]
+
+
+def test_urgent_requests_without_end_hold_a_long_prefill_up_for_so_long_and_no_longer() -> None:
+    cycles, patience = _cycles(200), 4
+    engine = Engine(BUNDLE, OUTPUTS, policy=Policy(patience=patience))
+    engine.propose(asked(cycles, 100, "urgent", rebuild=True))
+    engine.submit(0, msgspec.structs.replace(asked(cycles, 100, "long", rebuild=True), urgency=2))
+    at, answered = 101, False
+    while not answered:
+        if not engine.queued - 1:  # there is always an urgent one
+            engine.submit(at, msgspec.structs.replace(asked(cycles, at, "urgent"), urgency=0))
+            at += 1
+        engine.step()
+        answered = 0 in dict(engine.drain())
+
+    own = -(-BUNDLE.history_cycles * BUNDLE.tokens_per_cycle // PREFILL_CHUNK) + len(OUTPUTS) + 1
+    assert at > 110  # it did give way
+    assert engine.forwards <= own * (patience + 1) + 2 * own  # its own twice: "urgent" was built, too
+
+
+def test_what_nobody_waits_for_any_more_comes_last() -> None:
+    cycles = _cycles(100)
+    for cancelled, order in ((None, [1, 2]), (1, [2, 1])):
+        engine, found = Engine(BUNDLE, OUTPUTS), list[int]()
+        for number, name in ((1, "first"), (2, "later")):
+            request = asked(cycles, 90, name, rebuild=True)
+            engine.submit(number, msgspec.structs.replace(request, urgency=number - 1))
+        engine.step()
+        if cancelled is not None:
+            engine.cancel(cancelled)
+        while engine.queued:
+            engine.step()
+            found += [number for number, _ in engine.drain()]
+        assert found == order
 
 
 def test_a_cancelled_what_if_is_dropped_and_a_cancelled_decision_still_counts() -> None:
