@@ -301,3 +301,20 @@ async def test_ends_told_at_the_same_time_are_each_on_record_once() -> None:
     await asyncio.gather(*(book.tell("override_ended", "gateway", {"constraint": name}) for name in names))
     assert sorted(recorded) == sorted(names)
     assert not book.owes
+
+
+async def test_s25_nothing_more_is_asked_for_while_an_override_comes_into_force(tmp_path: Path) -> None:
+    """Between its confirmation and the exchange it is wanted and not yet in force."""
+    bench = Bench(tmp_path)
+    async with bench.at_work() as (registry, overriding):
+        await overriding.request(RAMP, "valve test", 60.0, "anna")
+        async with registry.lock:  # nothing is exchanged meanwhile
+            confirming = asyncio.create_task(overriding.confirm(RAMP, "bert"))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert RAMP in overriding.book.wanted
+            assert RAMP not in registry.sets.overrides
+            assert "is overridden already" in await refused(overriding.request(RAMP, "mine", 60.0, "carl"))
+            assert overriding.book.asked == {}
+        await confirming
+        assert RAMP in registry.sets.overrides
