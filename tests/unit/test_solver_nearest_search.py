@@ -255,3 +255,23 @@ def test_what_slopes_say_of_a_plain_rule_leaves_no_permitted_block_out() -> None
     assert not all(fulfilled(cut, refused) for cut in cuts)
     for block in itertools.product(*(range(low, high + 1) for ((low, high),) in allowed)):
         assert not slopes.holds(block) or all(fulfilled(cut, block) for cut in cuts)
+
+
+def test_what_slopes_say_of_a_product_with_a_reading_leaves_no_permitted_block_out() -> None:
+    level = rules("l*p <= 60")
+    request = asked(STILL, {P: 7, R: 6, H: 0, S: 0})
+    prepared = Judge(level, PATIENT).prepare(millis_up(request.effect_delay_s), millis_up(request.hold_s))
+    slopes = Slopes(level, prepared, observe(level, request))
+    places = {v.tag: k for k, v in enumerate(level.actions)}
+    allowed = [((0, 7),) if v.tag == P else ((0, 0),) for v in level.actions]
+    refused = tuple(7 if v.tag == P else 0 for v in level.actions)
+
+    (cut,) = slopes.cuts(refused, allowed)
+
+    assert [p for p in range(8) if fulfilled(cut, tuple(p * (k == places[P]) for k in range(4)))] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]

@@ -1,7 +1,8 @@
 """Straight bounds of rules near a refused block, from the interval pass: how each output would help.
 
-Where a rule has no alternatives its slack is concave in each output's count and outputs add up, so that what
-is said here is true of every block. Elsewhere it is a guess that shows where to look first.
+At its worst over a state a row is concave in each output's count, and what the outputs do to it adds up. So
+where a rule has no alternatives, what is said here is true of every block. Elsewhere it is a guess that shows
+where to look first.
 """
 
 from __future__ import annotations
@@ -15,40 +16,59 @@ from gateway.solver.checking.judge import Prepared
 from gateway.solver.checking.predict import Facts
 from gateway.solver.decoding.counts import Condition, line
 from gateway.solver.repairing.aim import Counts
-from gateway.solver.rules.interval import VACUOUS
+from gateway.solver.rules.interval import Box, ProductRow, Row
 from gateway.solver.rules.ruleset import RuleSet
 
-_MOST_RULES = 4  # of those missed by most
+_MOST_RULES = 4
 
 
 class Slopes:
-    """The slacks of one plan in one state, as functions of register counts."""
+    """The rows of one plan in one state, as functions of register counts."""
 
     def __init__(self, rules: RuleSet, prepared: Prepared, facts: Facts) -> None:
         self._rules, self._prepared, self._facts = rules, prepared, facts
 
     def holds(self, counts: Counts) -> bool:
-        """Whether intervals show every rule that a proposal can change to hold."""
-        return all(slack >= 0 for slack in self._slacks(counts).values())
+        """Whether intervals show every critical and standard rule to hold."""
+        nearest = self._prepared.look(self._facts, self._values(counts)).nearest
+        return all(near is None or near[1] >= 0 for near in map(nearest.__getitem__, self._prepared.binding))
 
     def cuts(self, counts: Counts, allowed: Sequence[Spans]) -> Iterator[Condition]:
         """What blocks must fulfil for the rules that intervals do not show here, as far as slopes tell."""
-        here = self._slacks(counts)
-        missed = sorted((slack, rule) for rule, slack in here.items() if -VACUOUS < slack < 0)[:_MOST_RULES]
-        slopes: dict[int, dict[int, int]] = {rule: {} for _, rule in missed}
-        for place, spans in enumerate(allowed):
-            step = 1 if counts[place] < spans[-1][1] else -1
-            if spans[0][0] == spans[-1][1]:
-                continue
-            there = self._slacks((*counts[:place], counts[place] + step, *counts[place + 1 :]))
-            for _, rule in missed:
-                slopes[rule][place] = (there[rule] - here[rule]) * step
-        for slack, rule in missed:
-            factors = {place: -slope for place, slope in slopes[rule].items()}
-            yield line(factors, slack + sum(f * counts[place] for place, f in factors.items()))
+        look = self._prepared.look(self._facts, self._values(counts))
+        rows = [row for rule in self._prepared.binding if (row := self._missed(rule, look.nearest[rule]))]
+        for row in rows[:_MOST_RULES]:
+            factors = {
+                place: -self._slope(row, counts, place, spans, look.within)
+                for place, spans in enumerate(allowed)
+            }
+            yield line(factors, row.slack(look.within) + sum(f * counts[k] for k, f in factors.items()))
 
-    def _slacks(self, counts: Counts) -> dict[int, int]:
-        values: dict[TagId, Fraction] = {
+    def _missed(self, rule: int, near: tuple[int, int, int] | None) -> Row | None:
+        """The row that decides a rule that intervals do not show, where a proposal can change it."""
+        if near is None or near[1] >= 0:
+            return None
+        row = self._prepared.worst(rule, near).slack.row
+        return row if row is not None and _symbols(row) & self._prepared.changing else None
+
+    def _slope(self, row: Row, counts: Counts, place: int, spans: Spans, before: Box) -> int:
+        """How a row's slack changes with one count more of one output."""
+        if spans[0][0] == spans[-1][1]:
+            return 0
+        step = 1 if counts[place] < spans[-1][1] else -1
+        beside = (*counts[:place], counts[place] + step, *counts[place + 1 :])
+        there = self._prepared.changed(self._facts, self._values(beside), before, _symbols(row))
+        return (row.slack(there) - row.slack(before)) * step
+
+    def _values(self, counts: Counts) -> dict[TagId, Fraction]:
+        return {
             v.tag: v.definition.engineering(raw) for v, raw in zip(self._rules.actions, counts, strict=True)
         }
-        return self._prepared.movable.slacks(self._prepared.box(self._facts, values))
+
+
+def _symbols(row: Row) -> frozenset[str]:
+    named = {name for name, _ in row.terms}
+    if isinstance(row, ProductRow):
+        named.update(name for name, _ in row.inner)
+        named.update(name for pair, _ in row.corners for name in pair)
+    return frozenset(named)
