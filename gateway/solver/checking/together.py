@@ -56,7 +56,7 @@ def _box(
     """Everything that dynamics ask for: as read, or wherever it may have been since the oldest reading."""
     box: dict[str, Interval] = dict(rules.disturbances)
     for variable in rules.actions:
-        told = [e.value for e in request.history[variable.tag] if _acted(e.ceased_s_ago, oldest)]
+        told = [e.value for e in request.history[variable.tag] if micros_down(e.ceased_s_ago) < oldest]
         box[str(variable.tag)] = min(told), max(told)
     for variable in rules.measured:
         low, high = (Fraction(end, FINE) for end in measured[variable.tag])
@@ -64,10 +64,6 @@ def _box(
             low, high = min(low, variable.roams[0]), max(high, variable.roams[1])
         box[str(variable.tag)] = low, high
     return box
-
-
-def _acted(ceased_s_ago: float, oldest: Fraction) -> bool:
-    return ceased_s_ago <= 0 or micros_down(ceased_s_ago) < oldest
 
 
 def _fastest(
