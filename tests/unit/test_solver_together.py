@@ -32,7 +32,8 @@ def moved(
 ) -> dict[str, Span] | None:
     """Where `T` and `L` were when `L` was read."""
     rules = RuleSet.of([small(HIGH, **changes)], 1)
-    request: CheckRequest = replace(Plant().request(), history=Plant().request().history | {TagId("P"): p})
+    plain = Plant().request()
+    request: CheckRequest = replace(plain, history={**plain.history, TagId("P"): p})
     given = {"L": (Fraction(1), Fraction(1)), "Q": (Fraction(20), Fraction(20)), **read}
     measured = {str(v.tag): (0, 0) for v in rules.measured}
     measured |= {tag: (int(low * FINE), int(high * FINE)) for tag, (low, high) in given.items()}
