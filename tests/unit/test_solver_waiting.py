@@ -142,6 +142,35 @@ async def test_s24_a_start_is_no_approval_of_an_added_module_that_waits(tmp_path
         assert found == {"lower-level-limit": "active", "other": "pending"}
 
 
+# A copy beside the file is refused; it is what the folder holds of the module once the file is gone.
+async def test_a_copy_takes_over_when_the_file_in_force_goes(bench: Bench) -> None:
+    registry = bench.registry()
+    await registry.start([bench.module("a.json", "tank", 1)])
+    await registry.apply([bench.module("copy.json", "tank", 1)])
+    assert states(registry) == {"tank": "active", "copy": "refused"}
+    await registry.apply([bench.take_out("a.json")])
+    assert [(s.id, s.file, s.state) for s in registry.statuses()] == [("tank", "copy.json", "active")]
+
+
+async def test_s24_a_wider_copy_waits_when_the_file_in_force_goes(bench: Bench) -> None:
+    registry = bench.registry()
+    await registry.start([bench.module("a.json", "tank", 1)])
+    await registry.apply([bench.module("copy.json", "tank", 2)])
+    await registry.apply([bench.take_out("a.json")])
+    assert "would be replaced by revision 2" in registry.statuses()[0].refused_because[0]
+    await Acts(registry).approve("tank", "ann")
+    assert registry.rule_set == Rules(2, ("tank@2",))
+
+
+async def test_a_copy_does_not_undo_what_a_person_asked_for(bench: Bench) -> None:
+    registry = bench.registry()
+    await registry.start([bench.module("a.json", "tank", 1)])
+    await registry.apply([bench.module("copy.json", "tank", 1)])
+    await Acts(registry).unload("tank", "ann")
+    await registry.apply([FileGone("a.json")])
+    assert "its file was taken out" in registry.statuses()[-1].refused_because[0]
+
+
 # Who changes the file between the look and the word must not have the other approved.
 async def test_s24_an_approval_of_what_was_looked_at_takes_nothing_else(bench: Bench) -> None:
     registry = bench.registry()

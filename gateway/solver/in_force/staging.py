@@ -46,6 +46,7 @@ class Staging:
     required: frozenset[str]
     trial: frozenset[str]  # modules that begin in shadow
     compares: bool = False  # whether somebody compares revisions: see `gateway.solver.in_force.comparing`
+    _copies: dict[str, FileSettled] = field(default_factory=dict)  # files of modules that others hold
     _compiled: dict[tuple[str, str], Module | ModuleRefusedError] = field(default_factory=dict)
 
     async def staged(self, sets: Sets, change: FolderChange) -> Sets:
@@ -54,7 +55,7 @@ class Staging:
             case FileSettled():
                 return await self._with_file(sets, change)
             case FileGone():
-                return await self.without_file(sets, change.name, frozenset())
+                return await self._copied(await self.without_file(sets, change.name, frozenset()))
             case _:
                 assert_never(change)
 
@@ -128,6 +129,7 @@ class Staging:
     async def without_file(self, sets: Sets, file: str, by: frozenset[str]) -> Sets:
         """The modules as they should be now that a file is gone, taken out by `by` (empty: nobody knows)."""
         self.book.refused.pop(file, None)
+        self._copies.pop(file, None)
         shadow = next((n for n, h in sets.shadow.items() if h.file == file), None)
         if shadow is not None:
             sets = sets.without_shadow(shadow)
@@ -173,6 +175,7 @@ class Staging:
 
     async def _with_file(self, sets: Sets, change: FileSettled) -> Sets:
         file, data = change.name, change.content.data
+        self._copies.pop(file, None)
         owner = sets.owner(file)
         if owner is not None:
             self.book.tried(owner)
@@ -200,7 +203,19 @@ class Staging:
         new = Held(module, data, file, content, self.book.clock.utc_ns())
         if self._for_trial(sets, new):
             return await self.tried(sets, new)
-        return await self.offered(sets, new, self._authors(change, content))
+        holder = sets.active.get(module.id)
+        sets = await self.offered(sets, new, self._authors(change, content))
+        if file in self.book.refused and holder is not None and holder.file != file:
+            self._copies[file] = change
+        return sets
+
+    async def _copied(self, sets: Sets) -> Sets:
+        """A file is gone: copies of its module are judged anew, unless a person took the module out."""
+        for change in list(self._copies.values()):
+            asked = any(w.offer is None and w.by for w in self.book.waiting.values())
+            if not asked and (self.folder / change.name).exists():
+                sets = await self._with_file(sets, change)
+        return sets
 
     async def tried(self, sets: Sets, new: Held) -> Sets:
         """The modules as they should be with this one judged beside those in force."""
