@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.clock import SystemClock
+from gateway.core.clock import FakeClock, SystemClock
 from gateway.solver.in_force import watcher
 from gateway.solver.in_force.watcher import (
     Content,
@@ -194,3 +194,24 @@ def test_a_file_that_could_not_be_read_is_read_again_with_the_same_stamps(
     found = reader.read(again=False)
     assert found is not None
     assert found["a.json"].data == b"{}"
+
+
+# FAT, and some network file systems, tell times in whole or two seconds.
+def test_s24_on_coarse_stamps_a_second_change_within_their_grain_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "_stamps", lambda _found: (1, 2, 3))
+    clock = FakeClock()
+    reader = FolderReader(tmp_path, clock.monotonic)
+
+    def read_after(seconds: float, text: str) -> bytes:
+        (tmp_path / "a.json").write_text(text)
+        clock.advance(seconds)
+        found = reader.read(again=False)
+        assert found is not None
+        return found["a.json"].data
+
+    assert read_after(0.0, '{"id": 1}') == b'{"id": 1}'
+    assert read_after(watcher.GRAIN_S - 0.1, '{"id": 2}') == b'{"id": 2}'
+    assert read_after(watcher.GRAIN_S, '{"id": 3}') == b'{"id": 3}'
+    assert read_after(0.1, '{"id": 4}') == b'{"id": 3}'  # by then another change has another stamp

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ SUFFIX = ".json"
 SUFFIXES = (SUFFIX, ".o3c")  # source, compiled
 SETTLE_S = 0.05  # the same content on two looks this far apart is a whole copy, if it parses
 GIVE_UP_S = 0.3  # what still does not parse, or is still missing, after this long is meant that way
+GRAIN_S = 2.5  # the coarsest times of file systems are two seconds: so long stamps alone prove nothing
 RESCAN_S = 0.25  # sees what the kernel does not tell: network mounts, targets of links
 LIMIT_BYTES = 4 * 1024 * 1024
 _NAME_BYTES = 200  # room for the report's suffix beside it
@@ -106,12 +108,22 @@ class Settling:
         return FileSettled(name, content)
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read of a file under stamps first seen at `since`; `trusted`: the same ones mean the same."""
+
+    stamps: tuple[int, ...]
+    content: Content
+    since: float
+    trusted: bool
+
+
 class FolderReader:
     """Reads the module files of one folder; reads a file again only when its stamps moved."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._known: dict[str, tuple[tuple[int, ...], Content]] = {}
+    def __init__(self, folder: Path, now: Callable[[], float] = time.monotonic) -> None:
+        self._folder, self._now = folder, now
+        self._known: dict[str, _Read] = {}
         self._identity: tuple[int, int] | None = None  # of the folder when it last was what we watch
         self._empty = True  # it was then
 
@@ -159,12 +171,12 @@ class FolderReader:
             raise
         except OSError as exc:  # a loop of links, a folder nobody may look into
             return unreadable(exc.strerror or str(exc))
-        key = (stamps.st_ino, stamps.st_dev, stamps.st_size, stamps.st_mtime_ns, stamps.st_ctime_ns)
-        known = self._known.get(name)
-        if known is not None and known[0] == key and not again and not known[1].problem:
-            return known[1]
+        key, known, now = _stamps(stamps), self._known.get(name), self._now()
+        since = known.since if known is not None and known.stamps == key else now
+        if known is not None and known.trusted and known.stamps == key and not again:
+            return known.content
         content = replace(read_file(path), owners=frozenset({link.st_uid, stamps.st_uid}))
-        self._known[name] = (key, content)
+        self._known[name] = _Read(key, content, since, trusted=not content.problem and now - since > GRAIN_S)
         return content
 
 
@@ -180,7 +192,7 @@ class FolderWatcher:
     ) -> None:
         """`on_folder` is told when the folder is away (False) and when it is back."""
         self._folder = folder
-        self._reader = FolderReader(folder)
+        self._reader = FolderReader(folder, clock.monotonic)
         self._settling = Settling(parses)
         self._clock = clock
         self._stirred = asyncio.Event()
@@ -260,6 +272,10 @@ def _shown(name: str) -> str:
         mark = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
         text = text.encode()[:100].decode(errors="ignore") + f"~{mark}{SUFFIX}"
     return text
+
+
+def _stamps(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def read_file(path: Path) -> Content:
