@@ -56,11 +56,12 @@ class House:
         level_m: float = 2.0,
         guided: bool = False,
         n_best: int = 1,
+        repair: str = "segment",
         bundles: Path = ROOT / "gateway" / "inference" / "bundles",
     ) -> None:
         self.folder, self._model, self._seed, self._level_m = folder, model, seed, level_m
         self._bundles = bundles
-        self._decoding = f"guided = {str(guided).lower()}\nn_best = {n_best}"
+        self._decoding = f'guided = {str(guided).lower()}\nn_best = {n_best}\nrepair = "{repair}"'
         self.scan_log = folder / "plant" / "scan.csv"
         self.watched = folder / "constraints.d"
         self.state = folder / "state"

@@ -176,7 +176,7 @@ def test_s12_the_answer_is_told_in_words() -> None:
 
     assert isinstance(found, Repaired)
     assert found.said == (
-        "`P` asked 42 %, permitted up to 24 %, while `L` = 2 m, because `no-overflow` (small.json:1)"
+        "`P` asked 42 %, permitted up to 24 %, while `L` = 2 m, because of `no-overflow` (small.json:1)"
     )
 
 

@@ -64,7 +64,7 @@ def test_s12_the_worked_example_follows_a_load_that_the_model_forgot() -> None:
     assert isinstance(there, Repaired)
     assert there.said == (
         "`PP.U1.P.SP` asked 220 MW, permitted from 229.52 MW, while `GRID.LOAD` = 372 MW, "
-        "`GRID.LOSSES` = 8 MW, because `balance` (three-unit-dispatch.json:14)"
+        "`GRID.LOSSES` = 8 MW, because of `balance` (three-unit-dispatch.json:14)"
     )
 
 

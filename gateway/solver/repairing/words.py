@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gateway.core.decision import Proposal, RegisterValue, Violated
 from gateway.core.tag import TagId, TagValue, exact
@@ -11,6 +11,7 @@ from gateway.solver.modules.module import Variable
 from gateway.solver.rules.ruleset import Rule, RuleSet
 
 _MOST_READINGS = 4
+_MOST_REASONS = 3
 
 
 def told(
@@ -18,14 +19,20 @@ def told(
     inputs: Mapping[TagId, TagValue],
     asked: Proposal,
     permitted: Proposal,
-    because: Violated,
+    because: Sequence[Violated],
 ) -> str:
-    """`P101` asked 82 %, permitted 78.4 %, while `FT101` = 12.3 m3/h, because `no-overflow` (file:line)."""
+    """`P101` asked 82 %, permitted up to 78 %, while `FT101` = 12 m3/h, because of `no-overflow` (file:line).
+
+    `because` lists what the proposal violates, the worst first.
+    """
+    reasons = because[:_MOST_REASONS]
     at = {v.tag: v for v in permitted.values}
     moved = [_moved(rules.variables[v.tag], v, at[v.tag]) for v in asked.values if at[v.tag].raw != v.raw]
-    readings = list(_readings(rules, inputs, because))[:_MOST_READINGS]
+    readings = list(_readings(rules, inputs, reasons))[:_MOST_READINGS]
     during = f", while {', '.join(readings)}" if readings else ""
-    return f"{'; '.join(moved)}{during}, because `{because.constraint}` ({because.where})"
+    rest = f" and {len(because) - len(reasons)} more" if len(because) > len(reasons) else ""
+    told_rules = ", ".join(f"`{found.constraint}` ({found.where})" for found in reasons)
+    return f"{'; '.join(moved)}{during}, because of {told_rules}{rest}"
 
 
 def _moved(variable: Variable, asked: RegisterValue, permitted: RegisterValue) -> str:
@@ -36,9 +43,9 @@ def _moved(variable: Variable, asked: RegisterValue, permitted: RegisterValue) -
     return f"`{variable.tag}` asked {variable.text(asked.value)}, permitted {there}"
 
 
-def _readings(rules: RuleSet, inputs: Mapping[TagId, TagValue], because: Violated) -> Iterator[str]:
-    """The measured values that a rule is about, at once or by way of the dynamics."""
-    for tag in sorted(_about(rules, because)):
+def _readings(rules: RuleSet, inputs: Mapping[TagId, TagValue], because: Sequence[Violated]) -> Iterator[str]:
+    """The measured values that rules are about, at once or by way of the dynamics."""
+    for tag in sorted(set[str]().union(*(_about(rules, found) for found in because))):
         variable, sample = rules.variables[TagId(tag)], inputs.get(TagId(tag))
         if variable.action or sample is None or isinstance(sample.value, str) or sample.value is None:
             continue

@@ -263,7 +263,8 @@ class Checks:
                 return self._result(request, Refused(worst.counterexample()), judged.findings)
             case Disagreed(reason):
                 return self._result(request, Undetermined(reason), judged.findings)
-        said = told(self.rules, request.inputs, proposal, found, worst.finding)
+        broken = [shown.finding for shown in judged.violated]
+        said = told(self.rules, request.inputs, proposal, found, broken)
         verdict = Repaired(found.values, worst.counterexample(), said)
         return self._result(request, verdict, judged.findings, proposal=found)
 
