@@ -8,7 +8,7 @@ import structlog
 
 from gateway.core.clock import Clock, Deadline
 from gateway.core.decision import Mode, PointId
-from gateway.core.errors import LinkError
+from gateway.core.errors import LinkError, StorageError
 from gateway.core.tagstore import TagStore
 from gateway.daemon.binding import Bindings
 from gateway.daemon.reporting import Reporter
@@ -65,28 +65,55 @@ class Modes:
         return self.latched(point) if point is not None else ""
 
     async def set_mode(self, point: Point, mode: Mode, who: str) -> str:
-        """Change a mode; why not, or "". Arming is recorded durably before it counts, disarming at once."""
-        if mode is Mode.ARMED:
-            why = self.unarmable(point) or await self._taken_over(point) or self._not_armable(point)
-            if why:
-                return f"`{point.settings.id}` cannot be armed: {why}"
-        before = point.mode
+        """Change a mode; why not, or "". Arming is recorded durably before it counts, disarming at once.
+
+        Raises `StorageError` where it cannot be recorded: not armed then, or disarmed all the same.
+        """
         if mode is not Mode.ARMED:
-            point.mode = mode
-            await self._release(point, before)
+            await self._leave_armed(point, mode, who)
+            return ""
+        why = self.unarmable(point) or await self._taken_over(point) or self._not_armable(point)
+        if why:
+            return f"`{point.settings.id}` cannot be armed: {why}"
+        before = point.mode
         await self._audit.append_event(
             "mode", who, {"point": point.settings.id, "from": before.value, "to": mode.value}
         )
         self._state.set_mode(point.settings.id, mode, self._digests(point))
         await self._state.flush()
-        if mode is Mode.ARMED:
-            point.first_write_due = True
-            point.repairs.forget()
-            point.mode = mode
-        point.blocked = "" if mode is Mode.ARMED else f"mode is {mode.value}"
+        point.first_write_due = True
+        point.repairs.forget()
+        point.mode, point.blocked = mode, ""
         log.info("mode_changed", point=point.settings.id, mode=mode.value, was=before.value, by=who)
         self._changed(point)
         return ""
+
+    async def _leave_armed(self, point: Point, mode: Mode, who: str) -> None:
+        before, name = point.mode, point.settings.id
+        point.mode, point.blocked = mode, f"mode is {mode.value}"
+        self._state.set_mode(name, mode)
+        await self._release(point, before)
+        log.info("mode_changed", point=name, mode=mode.value, was=before.value, by=who)
+        self._changed(point)
+        facts = {"point": name, "from": before.value, "to": mode.value}
+        await self._recorded("mode", who, facts, f"`{name}` is {mode.value}")
+
+    async def _recorded(self, act: str, who: str, facts: dict[str, str], stands: str) -> None:
+        """Record what is in force already: in the audit log, and in the state whatever becomes of that.
+
+        Raises `StorageError` that says what stands and where it is not recorded.
+        """
+        missing = []
+        try:
+            await self._audit.append_event(act, who, facts)
+        except StorageError as exc:
+            missing.append(f"the audit log does not have it ({exc})")
+        try:
+            await self._state.flush()
+        except StorageError as exc:
+            missing.append(f"a restart would not know it ({exc})")
+        if missing:
+            raise StorageError(f"{stands}, but {' and '.join(missing)}")
 
     async def armed_under(self, point: Point) -> None:
         """An engineer agreed that the point stays armed with another model: that one counts now (S23)."""
@@ -111,7 +138,7 @@ class Modes:
             return
         point.alarm.trip(why, self._clock.monotonic())
         self._reporter.alarm_changed(point)
-        await self.set_mode(point, Mode.ADVISORY, "gateway")
+        await self._by_itself(point, Mode.ADVISORY)
 
     async def limit_repairs(self) -> None:
         """Points whose proposals are repaired, or by repairs reversed, too often: advisory (S12)."""
@@ -121,11 +148,14 @@ class Modes:
 
     async def unrequested(self, point: Point, why: str) -> None:
         """Somebody changed the outputs while we were away: no going back to armed by itself (S19, S23)."""
-        await self._audit.append_event("unrequested", "gateway", {"point": point.settings.id, "why": why})
         log.warning("unrequested", point=point.settings.id, why=why)
         point.alarm.trip(f"unrequested: {why}", self._clock.monotonic())
         self._reporter.alarm_changed(point)
-        await self.set_mode(point, Mode.SHADOW, "gateway")
+        try:
+            await self._audit.append_event("unrequested", "gateway", {"point": point.settings.id, "why": why})
+        except StorageError as exc:
+            log.exception("unrequested_not_recorded", point=point.settings.id, problem=str(exc))
+        await self._by_itself(point, Mode.SHADOW)
 
     async def latch(self, point: Point, why: str) -> None:
         """Armed may not go on, and not come back before a person acknowledged `why`, restarts included."""
@@ -133,10 +163,20 @@ class Modes:
         point.alarm.latch(why, self._clock.monotonic())
         self._reporter.alarm_changed(point)
         if point.mode is Mode.ARMED:
-            await self.set_mode(point, Mode.ADVISORY, "gateway")
+            await self._by_itself(point, Mode.ADVISORY)
         else:
-            await self._state.flush()
+            try:
+                await self._state.flush()
+            except StorageError as exc:
+                log.exception("latch_not_recorded", point=point.settings.id, problem=str(exc))
         self._changed(point)
+
+    async def _by_itself(self, point: Point, mode: Mode) -> None:
+        """Disarm without a person: a full disk neither keeps it armed nor ends the part that found why."""
+        try:
+            await self.set_mode(point, mode, "gateway")
+        except StorageError as exc:
+            log.exception("disarming_not_recorded", point=point.settings.id, problem=str(exc))
 
     def recall(self) -> None:
         """After a start: what was latched stands as an alarm again."""
@@ -146,19 +186,23 @@ class Modes:
                 self._reporter.alarm_changed(point)
 
     async def stop_writes(self, who: str, *, resume: bool) -> str:
-        """The kill switch: in force at once, then durable; every point gives the plant back to its PLC."""
+        """The kill switch: in force at once, then durable; every point gives the plant back to its PLC.
+
+        Raises `StorageError` where it cannot be recorded: not resumed then, or stopped all the same.
+        """
         if resume:
             await self._audit.append_event("stop-writes", who, {"resume": "true"})
             self._state.resume_writes()
+            await self._state.flush()
         else:
             self._state.stop_writes()
             for point in self._points.values():
                 await self._release(point, point.mode)
-            await self._audit.append_event("stop-writes", who, {"resume": "false"})
-        await self._state.flush()
         log.warning("writes_resumed" if resume else "writes_stopped", by=who)
         for point in self._points.values():
             self._changed(point)
+        if not resume:
+            await self._recorded("stop-writes", who, {"resume": "false"}, "writes are stopped")
         return ""
 
     async def acknowledge(self, source: str, who: str) -> str:

@@ -82,7 +82,12 @@ class Rearming:
             now = self._clock.monotonic()
             good_since = now if good_since is None else good_since
             if now - good_since >= point.settings.rearm_after_s and not self._why_not(point):
-                await self._modes.rearm(point)
+                try:
+                    await self._modes.rearm(point)
+                except StorageError as exc:  # what cannot be recorded does not count: later, perhaps
+                    good_since, told = None, str(exc)
+                    log.warning("not_rearmed_yet", point=point.settings.id, why=told)
+                    continue
                 return
 
     async def _asked_plc(self, point: Point) -> str:

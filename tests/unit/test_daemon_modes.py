@@ -12,7 +12,7 @@ import pytest
 
 from gateway.core.clock import Deadline, FakeClock
 from gateway.core.decision import Mode, PointId
-from gateway.core.errors import LinkBrokenError
+from gateway.core.errors import LinkBrokenError, StorageError
 from gateway.core.quality import StatusCode
 from gateway.daemon.binding import Bindings
 from gateway.daemon.modes import Modes
@@ -138,6 +138,63 @@ async def test_the_kill_switch_is_durable_and_forbids_arming_until_resumed(rig: 
     assert "kill switch" in await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
     await rig.modes.stop_writes("otto", resume=True)
     assert not await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+
+
+class FullDisk:
+    """An audit log that takes nothing more."""
+
+    async def append_event(self, *_: object) -> None:
+        raise StorageError("audit log cannot be appended to: database or disk is full")
+
+
+# A person who stops writes must learn that they are stopped, also where nothing can be recorded of it.
+async def test_the_kill_switch_holds_on_a_full_disk_and_says_so(rig: Rig, tmp_path: Path) -> None:
+    await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    rig.modes._audit = cast("AuditLog", FullDisk())
+    with pytest.raises(StorageError, match=r"^writes are stopped, but the audit log does not have it"):
+        await rig.modes.stop_writes("otto", resume=False)
+    assert rig.house.sink.released == 1
+    assert DurableState(tmp_path / "state.json").writes_stopped
+
+
+# S23: else the next start would go back to armed by itself.
+async def test_disarming_on_a_full_disk_is_in_force_and_kept_over_a_restart(rig: Rig, tmp_path: Path) -> None:
+    await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    rig.modes._audit = cast("AuditLog", FullDisk())
+    with pytest.raises(StorageError, match=r"^`tank` is shadow, but the audit log does not have it"):
+        await rig.modes.set_mode(rig.house.point, Mode.SHADOW, "anna")
+    assert (rig.house.point.mode, rig.house.point.blocked) == (Mode.SHADOW, "mode is shadow")
+    assert not DurableState(tmp_path / "state.json").point(TANK).armed_before
+
+
+# S16, S19: the gateway's own disarming neither fails nor takes its caller with it.
+async def test_what_may_not_stay_armed_is_latched_on_a_full_disk_too(rig: Rig, tmp_path: Path) -> None:
+    await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    rig.modes._audit = cast("AuditLog", FullDisk())
+    await rig.modes.disarm(rig.house.point, "`P.SP` became 70 without a request")
+    assert rig.house.point.mode is Mode.ADVISORY
+    rig.house.point.mode = Mode.ARMED
+    await rig.modes.latch(rig.house.point, "a leak")
+    kept = DurableState(tmp_path / "state.json").point(TANK)
+    assert (kept.latched, kept.armed_before) == ("a leak", False)
+
+
+# S19
+async def test_outputs_changed_while_we_were_away_end_rearming_on_a_full_disk_too(rig: Rig) -> None:
+    await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    rig.modes._audit = cast("AuditLog", FullDisk())
+    await rig.modes.unrequested(rig.house.point, "`P.SP` became 70")
+    assert rig.house.point.mode is Mode.SHADOW
+    assert "unrequested: `P.SP` became 70" in rig.reporter.alarms["point:tank"].cause
+
+
+async def test_a_state_that_cannot_be_written_is_told_beside_the_log(rig: Rig) -> None:
+    async def full() -> None:
+        raise StorageError("state file cannot be written: full")
+
+    rig.modes._state.flush = full  # type: ignore[method-assign]
+    with pytest.raises(StorageError, match=r"a restart would not know it .state file cannot be written"):
+        await rig.modes.stop_writes("otto", resume=False)
 
 
 async def test_s19_an_unrequested_change_ends_in_advisory_with_an_alarm(rig: Rig) -> None:
