@@ -390,3 +390,19 @@ def _far(found: CheckResult, wanted: str) -> Fraction:
         return Fraction(10**6)
     assert isinstance(found.verdict, Repaired), found.verdict
     return next(abs(v.value - Fraction(wanted)) for v in found.verdict.setpoints if v.tag == PUMP)
+
+
+def test_s12_every_rule_that_the_proposal_breaks_is_told_up_to_three() -> None:
+    five = rules("p <= 30", "r <= 20", "p + r <= 40", "2*p + r <= 70", "p - r <= 20")
+    found = verdict(five, FAR)
+
+    assert isinstance(found, Repaired)
+    because = found.said.partition("because of ")[2]
+    assert because.count("(small.json:1)") == 3
+    assert because.endswith(" and 1 more")
+
+
+# Where conditions say all that the rules say, the judge is asked once more than for the proposal itself.
+def test_s12_a_plain_repair_is_judged_once() -> None:
+    _, seen = _asked_of(None, rules("p + r <= 50", "p >= 40"), FAR)
+    assert len(seen) == 1
