@@ -6,10 +6,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from gateway.core.tag import TagDefinition, TagKind
+from gateway.solver.identify import draft
 from gateway.solver.identify.identify import Identified, Wish, identified
 from gateway.solver.identify.notes import Target
 from gateway.solver.identify.series import Recording
 from gateway.solver.identify.windows import Model
+from gateway.solver.modules.compile import compile_module
 from tests.bench.tclab_dynamics import coefficients
 from tests.unit.identify_plants import Plant, recording, tank, twin, twin_channels
 
@@ -199,3 +202,23 @@ def test_a_noisy_input_s_effect_is_given_back_what_the_noise_took() -> None:
     assert effect.bias < 0 < effect.value  # noise pulls towards 0
     assert abs(effect.value - 0.5) < 0.5 * abs(effect.bias)  # what was fitted was off by about the bias
     assert got.targets[0].model.effects["q1"] == pytest.approx(0.01, rel=0.05)
+
+
+# A rate in a unit that the module language does not take would have the whole draft refused.
+@pytest.mark.parametrize("unit", ["m3/h", "degF", "degC", "bar(g)", ""])
+def test_a_draft_over_tags_of_any_unit_compiles_once_its_rule_is_filled_in(unit: str) -> None:
+    plant = tank()
+    channels = [replace(c, unit=unit) if c.name == "inflow" else c for c in plant.recording.channels]
+    found = identified(replace(plant.recording, channels=tuple(channels)), Wish(step_s=1.0))
+    assert isinstance(found, Identified)
+    made = draft.draft(found, "tank")
+    made["constraints"] = [{"id": "full", "kind": "standard", "require": "level <= 4"}]
+    kinds = {"real": TagKind.REAL, "bool": TagKind.BOOLEAN, "int": TagKind.INTEGER}
+    tags = {
+        c.tag: TagDefinition(
+            id=c.tag, kind=kinds[c.sort], unit=c.unit, scale=Fraction(1, 1000), writable=c.action
+        )
+        for c in channels
+    }
+    module = compile_module(draft.text(made).encode(), "tank.json", tags)
+    assert module.variables["inflow"].max_rate

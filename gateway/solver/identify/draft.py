@@ -15,6 +15,7 @@ from gateway.solver.identify.notes import Target
 from gateway.solver.identify.rounding import rounded_out
 from gateway.solver.identify.series import Channel
 from gateway.solver.identify.windows import CONSTANT
+from gateway.solver.language import units
 from gateway.solver.language.schema import LANGUAGE
 from gateway.solver.language.units import canonical
 
@@ -80,7 +81,7 @@ def expression(target: Target, found: Identified) -> str:
 
 
 def _affine(unit: str) -> bool:
-    return canonical(unit) in {canonical("degC"), canonical("degF")}
+    return canonical(unit) == canonical("degC")
 
 
 def _variable(channel: Channel, found: Identified, targets: Mapping[str, Target]) -> dict[str, Any]:
@@ -102,8 +103,7 @@ def _variable(channel: Channel, found: Identified, targets: Mapping[str, Target]
 
 def per_second(channel: Channel) -> str:
     """The unit of the variable's rate."""
-    unit = "K" if _affine(channel.unit) else channel.unit
-    return f"{unit}/s" if unit else "1/s"
+    return units.per_second(channel.unit)
 
 
 def _range(channel: Channel, found: Identified) -> tuple[Fraction, Fraction]:
