@@ -18,6 +18,8 @@ from gateway.solver.checking.motion import TOLD_S
 from gateway.solver.checking.predict import UnusableError, observe
 from gateway.solver.modules.compile import compile_module
 from gateway.solver.proofs.safeset import prove
+from gateway.solver.rules import proof_basis
+from gateway.solver.rules.proof_basis import proof_digest
 from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_small import TAGS, Plant, checks, document, judged, rule, small, verdict
 
@@ -203,3 +205,39 @@ def test_s4_the_evidence_of_a_rule_set_keeps_a_deadband_and_the_set_again_counts
     assert again.variables[TagId("L")].uncertainty == Fraction("0.0605")
     assert basis.document["tags"]["L"]["deadband"] == "0.05"
     assert "deadband" not in basis.document["tags"]["Q"]
+
+
+def _mixed_escape(rate: str, *safe_set: str) -> str:
+    """High only while little flows in: the level sinks, and the inflow may rise before it has."""
+    module = small(
+        rule("l <= 3 or q <= 15", "high", "critical", always=True),
+        dynamics={"l": "0.5*l + 0*p"},
+        variables={
+            "q": {"max_rate": f"{rate} m3/h/s", "physical": ["10", "40"]},
+            "l": {"physical": ["0", "5"]},
+        },
+        backup=[{"p": "0", "h": False, "s": "idle"}],
+        cases=CASES,
+        safe_set=list(safe_set),
+    )
+    return prove(RuleSet.of([module], 1)).escape
+
+
+def test_s1_a_proof_looks_at_what_may_break_a_rule_between_two_instants() -> None:
+    """At a quarter of the step the level is below 3; the inflow passes 15 sooner."""
+    safe = "l <= 3 or q <= 13", "l <= 3.2"
+    assert not _mixed_escape("2", *safe)
+    assert "`high` 0.25 s after the backup was asked" in _mixed_escape("30", *safe)
+
+
+def test_s1_a_proof_of_what_older_ones_did_not_look_at_has_another_digest() -> None:
+    """A digest that was kept with an older proof must not stand for the newer one."""
+    plain = small(HIGH, **FILLED)
+    mixed = small(rule("l <= 3 or q <= 15", always=True), **FILLED)
+    counted = small(HIGH, **FILLED, variables={"n": COUNTED})
+    for module, newer in ((plain, False), (mixed, True), (counted, True)):
+        rules = RuleSet.of([module], 1)
+        now = rules.proof_digest
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(proof_basis, "newly_shown", lambda _: False)
+            assert (proof_digest(rules, as_written=False) != now) is newer

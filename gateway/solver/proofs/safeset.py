@@ -68,10 +68,13 @@ def _loop(rules: RuleSet) -> Story:
     story.must("when the backup begins to act", story.state, after)
     story.must_at_once(after)
     story.must_be_safe("when the backup begins to act", story.state, after)
+    before = story.state
     for part, state in zip(_QUARTERS, story.move(after, _QUARTERS), strict=True):
         said = f"{float(part * story.step):g} s after the backup was asked"
-        story.must(said, state, story.acting)
-        story.must(said, state, after)
+        for acting in (story.acting, after):
+            story.must(said, state, acting)
+            story.must_between(said, before, state, acting)
+        before = state
         story.must_be_safe(said, state, after)
     return story
 
@@ -83,10 +86,11 @@ def _terminal(rules: RuleSet) -> Story:
     story.must("when the backup goes on", story.state, after)
     story.must_at_once(after)
     states = story.move(after, _QUARTERS)
-    for part, state in zip(_QUARTERS, states, strict=True):
+    for part, before, state in zip(_QUARTERS, (story.state, *states), states, strict=False):
         said = f"{float(part * story.step):g} s later"
-        story.must(said, state, story.acting)
-        story.must(said, state, after)
+        for acting in (story.acting, after):
+            story.must(said, state, acting)
+            story.must_between(said, before, state, acting)
     story.must_be_safe("a step later", states[-1], after)
     return story
 
@@ -95,14 +99,17 @@ def _lease(rules: RuleSet, lease_s: Fraction) -> Story:
     story = Story(rules)
     held = -(-lease_s // story.step)
     for k in range(held):
-        story.state = story.settle(story.move(story.acting, (Fraction(1),))[0])
-        story.must(f"{_steps(k + 1)} after the gateway fell silent", story.state, story.acting)
-    for k in range(held, held + _fallback_steps(rules)):
-        after = story.backup()
-        story.state = story.settle(story.move(after, (Fraction(1),))[0])
+        before, story.state = story.state, story.settle(story.move(story.acting, (Fraction(1),))[0])
         said = f"{_steps(k + 1)} after the gateway fell silent"
         story.must(said, story.state, story.acting)
-        story.must(said, story.state, after)
+        story.must_between(said, before, story.state, story.acting)
+    for k in range(held, held + _fallback_steps(rules)):
+        after = story.backup()
+        before, story.state = story.state, story.settle(story.move(after, (Fraction(1),))[0])
+        said = f"{_steps(k + 1)} after the gateway fell silent"
+        for acting in (story.acting, after):
+            story.must(said, story.state, acting)
+            story.must_between(said, before, story.state, acting)
         story.acting = after
     story.must_be_safe("when the PLC's fallback has done its work", story.state, story.acting)
     return story

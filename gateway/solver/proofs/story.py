@@ -260,6 +260,22 @@ class Story:
                 continue
             self._owe(f"`{rule.constraint.id}` {said}", self.said_of(rule, state, acting, acting))
 
+    def must_between(
+        self,
+        said: str,
+        before: Mapping[str, Affine],
+        after: Mapping[str, Affine],
+        acting: Mapping[str, Affine],
+    ) -> None:
+        """Those of them that what has no dynamics may break ahead of the rest, which has hardly moved."""
+        way = {tag: form if tag in self.rules.forms else after[tag] for tag, form in before.items()}
+        for rule in self.rules.rules:
+            named = symbols(rule.formula) & way.keys()
+            moving = named & self.rules.forms.keys()
+            mixed = rule.binding and rule.constraint.always and moving and moving != named
+            if mixed and not any("(" in name for name in symbols(rule.formula)):
+                self._owe(f"`{rule.constraint.id}` {said}", self.said_of(rule, way, acting, acting))
+
     def must_at_once(self, after: Mapping[str, Affine]) -> None:
         """Rules of the snapshot, ramps among them; minimum times do not bind the backup."""
         for rule in self.rules.rules:

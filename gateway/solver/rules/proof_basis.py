@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+from gateway.solver.language.affine import symbols
 from gateway.solver.rules.canonical import form_text, formula_text, premises
 
 if TYPE_CHECKING:
@@ -38,6 +39,20 @@ def proof_digest(rules: RuleSet, *, as_written: bool) -> str:
             for s in rules.backup
         ],
     }
+    if newly_shown(rules):
+        content["shown"] = "between instants, and of counts beyond their range"  # not all proofs before were
     if rules.terminal:
         content["terminal"] = sorted(formula_text(r.formula) for r in rules.terminal)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def newly_shown(rules: RuleSet) -> bool:
+    """Whether proofs did not always show all of it: counts with a rate, and what breaks between instants.
+
+    That is a rule that always holds and is about what moves by dynamics and about what does not.
+    """
+    if any(v.sort != "real" and v.max_rate is not None for v in rules.measured):
+        return True
+    plant = {str(v.tag) for v in rules.measured}
+    named = (symbols(rule.formula) & plant for rule in rules.rules if rule.constraint.always)
+    return any(tags & rules.forms.keys() and tags - rules.forms.keys() for tags in named)
