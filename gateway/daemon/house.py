@@ -290,7 +290,7 @@ class House:
             counters=counters,
             inference=self.models.describe,
             models=self.models.states,
-            unarmable=self.modes.unarmable,
+            cannot=self.modes.cannot,
         )
 
     def _parts(self) -> list[PartHealth]:
@@ -349,7 +349,7 @@ class House:
 
     def _publish_point(self, point: Point) -> None:
         in_control = self.writer.status_bit(point, point.settings.in_control_bit)
-        state = point_state(point, in_control=in_control, unarmable=self.modes.unarmable(point))
+        state = point_state(point, in_control=in_control, cannot=self.modes.cannot(point))
         self.link.publish(state)
         if self.mqtt is not None:
             self.mqtt.publish_point_state(point.settings.id, state)

@@ -55,6 +55,17 @@ class Modes:
             return f"{latched}; find the cause, then an engineer acknowledges it with `o3ctl ack {source}`"
         return self._bindings.why_not(point.settings.id)
 
+    def cannot(self, point: Point) -> str:
+        """What keeps a point from writing or arming beside its mode and its last decision; empty: nothing."""
+        found = []
+        if point.mode is Mode.ARMED and self._state.writes_stopped and "kill switch" not in point.blocked:
+            found.append("writes are stopped; resume with `o3ctl stop-writes --resume`")
+        if point.mode is Mode.ARMED and not (audit := self._audit.health()).ok:
+            found.append(audit.text)
+        if why := self.unarmable(point):
+            found.append(f"cannot be armed: {why}")
+        return "; ".join(found)
+
     def latched(self, point: Point) -> str:
         """Why the point may not be armed before an engineer acknowledged that; empty when nothing."""
         return self._state.point(point.settings.id).latched

@@ -34,12 +34,12 @@ class DaemonOverview:
         counters: Mapping[str, Callable[[], object]],
         inference: Callable[[], dict[str, str]],
         models: Callable[[], list[ModelState]],
-        unarmable: Callable[[Point], str],
+        cannot: Callable[[Point], str],
     ) -> None:
         self._id, self._config_digest, self._lanes = gateway_id, config_digest, lanes
         self._writer, self._rules, self._writes_stopped = writer, rules, writes_stopped
         self._parts, self._counters, self._inference = parts, counters, inference
-        self._unarmable, self._models = unarmable, models
+        self._cannot, self._models = cannot, models
         self._started_ns = clock.utc_ns()
         self._version = version("o3-gateway")
 
@@ -66,7 +66,7 @@ class DaemonOverview:
             point_state(
                 lane.point,
                 in_control=self._writer.status_bit(lane.point, lane.point.settings.in_control_bit),
-                unarmable=self._unarmable(lane.point),
+                cannot=self._cannot(lane.point),
             )
             for lane in self._lanes.values()
         ]

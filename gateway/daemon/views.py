@@ -53,10 +53,9 @@ def tag_info(definition: TagDefinition) -> TagInfo:
     )
 
 
-def point_state(point: Point, *, in_control: bool, unarmable: str) -> PointState:
-    """A decision point as nodes, topics and the CLI show it; `unarmable`: why a person cannot arm it yet."""
+def point_state(point: Point, *, in_control: bool, cannot: str) -> PointState:
+    """A decision point as nodes, topics and the CLI show it; `cannot`: what forbids to write or arm it."""
     settings = point.settings
-    cannot = f"cannot be armed: {unarmable}" if unarmable else ""
     return PointState(
         id=settings.id,
         mode=point.mode.value,

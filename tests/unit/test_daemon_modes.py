@@ -13,6 +13,7 @@ import pytest
 from gateway.core.clock import Deadline, FakeClock
 from gateway.core.decision import Mode, PointId
 from gateway.core.errors import LinkBrokenError, StorageError
+from gateway.core.health import PartHealth
 from gateway.core.quality import StatusCode
 from gateway.daemon.binding import Bindings
 from gateway.daemon.modes import Modes
@@ -145,6 +146,23 @@ class FullDisk:
 
     async def append_event(self, *_: object) -> None:
         raise StorageError("audit log cannot be appended to: database or disk is full")
+
+    def health(self) -> PartHealth:
+        return PartHealth("audit", False, "audit log cannot be appended to")  # noqa: FBT003
+
+
+async def test_an_armed_point_that_may_not_write_says_what_forbids_it(rig: Rig) -> None:
+    assert not await rig.modes.set_mode(rig.house.point, Mode.ARMED, "anna")
+    assert not rig.modes.cannot(rig.house.point)
+    await rig.modes.stop_writes("otto", resume=False)
+    stopped = "writes are stopped; resume with `o3ctl stop-writes --resume`"
+    assert rig.modes.cannot(rig.house.point) == stopped
+    rig.modes._audit = cast("AuditLog", FullDisk())
+    rig.state.latch(TANK, "a leak")
+    said = rig.modes.cannot(rig.house.point)
+    assert said.startswith(f"{stopped}; audit log cannot be appended to; cannot be armed: a leak")
+    rig.house.point.mode = Mode.SHADOW
+    assert rig.modes.cannot(rig.house.point).startswith("cannot be armed: a leak")
 
 
 # A person who stops writes must learn that they are stopped, also where nothing can be recorded of it.
