@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -36,8 +37,9 @@ async def _serve(settings: PlantSettings) -> None:
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):  # a full disk must not end the plant
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
 
 def _settings() -> PlantSettings:

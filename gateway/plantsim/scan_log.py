@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,7 +75,13 @@ class ScanLog:
                 self._rotate()
         except OSError as exc:
             self.lines_lost += count
-            log.warning("scan_log_failed", path=str(self._path), reason=str(exc), lines_lost=self.lines_lost)
+            self._tell(exc)
+
+    def _tell(self, reason: OSError) -> None:
+        with contextlib.suppress(OSError):  # what we print may go to the same full disk
+            log.warning(
+                "scan_log_failed", path=str(self._path), reason=str(reason), lines_lost=self.lines_lost
+            )
 
     def close(self) -> None:
         """Flush what is left."""
