@@ -51,6 +51,15 @@ def test_one_rule_of_a_standard_sequence_is_set_aside_and_the_others_go_on_s25()
     assert [(f.id, f.kind) for f in found] == [(f"{order.id}.order", "informational")]
 
 
+@pytest.mark.parametrize("end", ["order", "min", "max"])
+def test_each_rule_of_a_standard_sequence_can_be_set_aside_alone_s25(end: str) -> None:
+    source = read_source(small({"e": E}, rule("e != run or e == run"), sequences=[ORDER]))
+    order = source.orders[0]
+    (aside,) = set_aside([source], [f"{source.id}/{order.id}.{end}"])
+    kinds = {each: aside.orders[0].kind_of(each) for each in ("order", "min", "max")}
+    assert kinds == dict.fromkeys(kinds, "standard") | {end: "informational"}
+
+
 def test_a_critical_sequence_is_never_set_aside_s25() -> None:
     text = small({"e": E}, rule("e != run or e == run"), sequences=[{**ORDER, "kind": "critical"}])
     source = read_source(text)
