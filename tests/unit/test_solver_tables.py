@@ -10,6 +10,7 @@ from gateway.cli.main import app
 from gateway.core.errors import ConstraintError
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.modules.compile import compile_module
+from gateway.solver.tables.hand import ByHandError
 from gateway.solver.tables.matrix import export_matrix, import_matrix
 from gateway.solver.tables.merge import merged, module_of
 from gateway.solver.tables.windows import export_windows, import_windows
@@ -235,3 +236,45 @@ def test_a_file_that_is_no_module_ends_both_verbs_in_a_sentence(
     assert said in ran.stderr
     assert f"`o3ctl schema validate --file {module}` tells more" in ran.stderr
     assert ran.stdout == ""
+
+
+# A table is read in place of the module: it must not say something else.
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"when": "level >= 3.6"}, "another `when` than"),
+        ({"kind": "informational"}, "another `kind` than"),
+        ({"message": "other"}, "another `message` than"),
+        ({"monitor": True}, "says `monitor`, which a table cannot"),
+    ],
+)
+def test_a_matrix_that_would_say_otherwise_than_its_rules_is_not_exported(
+    change: dict[str, object], said: str
+) -> None:
+    rules = import_matrix(MATRIX.encode(), "m.csv")
+    number = next(i for i, rule in enumerate(rules) if rule["id"] == "LALL101-2")
+    with pytest.raises(ByHandError, match=said):
+        export_matrix([rule | (change if i == number else {}) for i, rule in enumerate(rules)])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"require": "level <= 3.7 - 0.1"}, "no window of one variable"),
+        ({"require": "temp <= 3.7"}, "another `variable` than"),
+        ({"kind": "informational"}, "another `kind` than"),
+    ],
+)
+def test_windows_that_would_say_otherwise_than_their_rules_are_not_exported(
+    change: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    module = merged(tank(), import_windows(WINDOWS.encode(), "w.csv", tank()), "")
+    for rule in module["constraints"]:
+        if rule["id"] == "W1-high":
+            rule.update(change)
+    file = tmp_path / "tank.json"
+    file.write_text(json.dumps(module))
+    done = CliRunner().invoke(app, ["export", "windows", "--file", str(file), "--output", f"{file}.csv"])
+    assert done.exit_code == 1
+    assert said in done.output
+    assert not Path(f"{file}.csv").exists()

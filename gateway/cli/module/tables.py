@@ -104,11 +104,17 @@ def import_table(
 
 def export_table(what: Kind, file: Table, output: Output = None) -> None:
     """Write the rules of a module that came from a table as that table, with the same row ids."""
+    from gateway.cli import offline  # noqa: PLC0415  # pydantic
     from gateway.solver.tables import matrix, windows  # noqa: PLC0415
+    from gateway.solver.tables.hand import ByHandError  # noqa: PLC0415
 
     write: Callable[[list[Mapping[str, Any]]], str]
     write = matrix.export_matrix if what is What.MATRIX else windows.export_windows
-    _give(write(_module(file).get("constraints", [])), output)
+    try:
+        table = write(_module(file).get("constraints", []))
+    except ByHandError as exc:
+        offline.fail("\n".join(f"{file}: {sentence}" for sentence in str(exc).splitlines()))
+    _give(table, output)
 
 
 def _module(file: Path) -> dict[str, Any]:

@@ -7,12 +7,14 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gateway.solver.tables.hand import ByHandError, differing
 from gateway.solver.tables.rows import Row, Table, read_table
 
 Rule = dict[str, Any]  # one constraint as the module file holds it
 
 COLUMNS = ("row", "cause", "kind", "message")
 KINDS = ("critical", "standard", "informational")
+_SAID = ("id", "row", "when", "require", "kind", "message")
 _MARKS = frozenset(("x", "X"))
 
 
@@ -35,8 +37,13 @@ def import_matrix(data: bytes, source: str) -> list[Rule]:
 
 
 def export_matrix(rules: list[Mapping[str, Any]]) -> str:
-    """The matrix of all rules that have a `row` and a `when`: each row once, each effect a column."""
+    """The matrix of all rules that have a `row` and a `when`: each row once, each effect a column.
+
+    Raises `ByHandError` where a matrix would say otherwise than the rules do.
+    """
     chosen = [rule for rule in rules if rule.get("row") and rule.get("when")]
+    if by_hand := differing(chosen, ("when", "kind", "message"), _SAID):
+        raise ByHandError(by_hand)
     effects = list(dict.fromkeys(str(rule["require"]) for rule in chosen))
     rows: dict[str, dict[str, str]] = {}
     for rule in chosen:

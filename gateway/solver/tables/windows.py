@@ -11,10 +11,13 @@ from typing import Any
 from gateway.config.problems import nearest
 from gateway.core.tag import decimal_text
 from gateway.solver.language.schema import decimal
+from gateway.solver.tables.hand import ByHandError, differing
 from gateway.solver.tables.matrix import KINDS, Rule
 from gateway.solver.tables.rows import Row, Table, read_table
 
 COLUMNS = ("row", "variable", "alarm_low", "low", "high", "alarm_high", "gap", "kind", "message")
+
+_SAID = ("id", "row", "variable", "require", "kind", "message", "always")
 
 
 def import_windows(data: bytes, source: str, module: Mapping[str, Any]) -> list[Rule]:
@@ -32,7 +35,20 @@ def import_windows(data: bytes, source: str, module: Mapping[str, Any]) -> list[
 
 
 def export_windows(rules: list[Mapping[str, Any]]) -> str:
-    """The table of all rules that came from one: alarm limits and gaps stay in the table they came from."""
+    """The table of all rules that came from one: alarm limits and gaps stay in the table they came from.
+
+    Raises `ByHandError` where a table would say otherwise than the rules do.
+    """
+    ours = [rule for rule in rules if rule.get("row") and not rule.get("when")]
+    placed = [{**rule, "variable": place[0]} for rule in ours if (place := _place(rule)) is not None]
+    by_hand = differing(placed, ("variable", "kind", "message"), _SAID)
+    by_hand += [
+        f"row `{rule['row']}`: rule `{rule['id']}` is `{rule['require']}`, which is no window of one variable"
+        for rule in ours
+        if _place(rule) is None and rule["id"] in {f"{rule['row']}-low", f"{rule['row']}-high"}
+    ]
+    if by_hand:
+        raise ByHandError(by_hand)
     rows: dict[str, dict[str, str]] = {}
     for rule in rules:
         place = _place(rule)
