@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -275,3 +277,31 @@ def test_what_slopes_say_of_a_product_with_a_reading_leaves_no_permitted_block_o
         3,
         4,
     ]
+
+
+# HiGHS's threads belong to the process: who asks first says how many there are.
+def test_the_program_is_solved_where_another_one_of_the_process_began_with_more_threads() -> None:
+    said = """
+import highspy
+other = highspy.Highs()
+other.setOptionValue("threads", 2)
+other.addVar(0.0, 1.0)
+other.run()
+from gateway.solver.decoding.counts import Line
+from gateway.solver.repairing.linear import Least, LinearProgram
+bound = LinearProgram().least(Least((5, 5), (1, 1)), [(0, 10), (0, 10)], [Line(((0, 1), (1, 1)), 7)])
+assert bound is not None and round(bound.value, 6) == 3.0, bound
+print("solved")
+"""
+    ran = subprocess.run(  # noqa: S603  our own words
+        [sys.executable, "-c", said], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout.endswith("solved\n")
+
+
+def test_the_program_says_nothing_on_the_console() -> None:
+    said = "from gateway.solver.repairing.linear import *\nLinearProgram().least(Least((5,), (1,)), [(0, 3)], [])"
+    ran = subprocess.run(  # noqa: S603  our own words
+        [sys.executable, "-c", said], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (ran.stdout, ran.stderr) == ("", "")

@@ -77,7 +77,10 @@ class LinearProgram:
             raise UnsolvedError(str(exc)) from exc
         self._highs.clearSolver()  # nothing of the program before: the same question has the same answer
         self._highs.passModel(program)
-        self._highs.run()
+        if self._highs.run() == highspy.HighsStatus.kError:
+            # Another instance of this process began with more threads: they are shared, and stay so many.
+            self._highs.setOptionValue("threads", 0)
+            self._highs.run()
         return self._answer(goal)
 
     def _answer(self, goal: Least) -> Bound | None:
