@@ -28,7 +28,7 @@ from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.workers.check import millis_up
 from tests.unit.solver_demo import PATIENT
 from tests.unit.solver_nearest import H, P, R, S, asked
-from tests.unit.solver_next import TAGS, Here, rules
+from tests.unit.solver_next import TAGS, VARIABLES, Here, rules
 
 PROGRAM = LinearProgram()
 PLAIN = rules("p <= 30")
@@ -175,6 +175,16 @@ def test_an_aim_counts_shares_of_ranges_and_turned_switches_once() -> None:
     assert aim.present == tuple({P: 4, R: 4, H: 0, S: 0}[v.tag] for v in PLAIN.actions)
 
 
+def test_an_output_whose_range_is_one_value_stays_and_costs_a_whole_range() -> None:
+    fixed = rules("p <= 30", variables={**VARIABLES, "r": {**VARIABLES["r"], "range": ["20", "20"]}})
+
+    aim = Aim.of(fixed, facts(STILL, fixed), wanted())
+
+    weights = {v.tag: aim.weights[k] for k, v in enumerate(fixed.actions)}
+    assert Fraction(weights[P], weights[R]) == Fraction(6, 50)
+    assert spans_of(fixed)[R] == ((4, 4),)
+
+
 def spans_of(
     rule_set: RuleSet, restraint: Restraint = UNRESTRAINED, here: Here = STILL, **counts: int
 ) -> Mapping[TagId, Spans]:
@@ -300,7 +310,8 @@ print("solved")
 
 
 def test_the_program_says_nothing_on_the_console() -> None:
-    said = "from gateway.solver.repairing.linear import *\nLinearProgram().least(Least((5,), (1,)), [(0, 3)], [])"
+    least = "LinearProgram().least(Least((5,), (1,)), [(0, 3)], [])"
+    said = f"from gateway.solver.repairing.linear import *; {least}"
     ran = subprocess.run(  # noqa: S603  our own words
         [sys.executable, "-c", said], capture_output=True, text=True, check=True, timeout=60
     )

@@ -35,7 +35,7 @@ class Aim:
     def of(rules: RuleSet, facts: Facts, wanted: Mapping[TagId, RegisterValue]) -> Aim:
         """The aim of one proposal."""
         shares = [_share(variable) for variable in rules.actions]
-        unit = lcm(*(share.denominator for share in shares)) if shares else 1
+        unit = lcm(*(share.denominator for share in shares))
         priority = {
             tag: max(m.priority for m in rules.modules if tag in m.actions)
             for tag in (v.tag for v in rules.actions)
