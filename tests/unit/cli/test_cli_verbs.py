@@ -172,6 +172,25 @@ async def test_status_shows_what_needs_a_person(tmp_path: Path) -> None:
     assert "\x1b" not in result.output
 
 
+# Of a module in force: what an analysis found of it; of one that waits: by what mark it is approved.
+async def test_the_list_of_modules_tells_what_is_known_of_them_and_what_waits(tmp_path: Path) -> None:
+    said = [
+        "3 warnings; asked for 0.5 s, among buffer-tank 7",
+        "warning: influence: too late",
+        "note: x",
+        "y" * 500,
+    ]
+    active = msgspec.structs.replace(MODULE, state="active", refused_because=[], analysis=said)
+    waiting = msgspec.structs.replace(MODULE, id="other", state="pending", change="0a1b2c", analysis=said[:1])
+    async with running(tmp_path) as (gateway, socket):
+        gateway.results["runtime.list"] = [active, waiting]
+        result = await o3ctl("runtime", "list", "--socket", socket)
+    text = " ".join(result.output.split())
+    for part in ("3 warnings; asked for", "influence: too late", "more of it", "0a1b2c"):
+        assert part in text
+    assert "yyyy" not in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "verb", "args"),
     [
@@ -190,6 +209,11 @@ async def test_status_shows_what_needs_a_person(tmp_path: Path) -> None:
         (["runtime", "list"], "runtime.list", {}),
         (["runtime", "unload", "m"], "runtime.unload", {"module": "m"}),
         (["runtime", "approve", "m"], "runtime.approve", {"module": "m"}),
+        (
+            ["runtime", "approve", "m", "--change", "0a1b"],
+            "runtime.approve",
+            {"module": "m", "change": "0a1b"},
+        ),
         (["runtime", "rollback", "m"], "runtime.rollback", {"module": "m"}),
         (["runtime", "rollback"], "runtime.rollback", {"module": ""}),
         (["runtime", "promote", "m"], "runtime.promote", {"module": "m"}),
