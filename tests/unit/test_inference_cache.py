@@ -108,6 +108,24 @@ def test_cutting_back_over_what_was_not_settled_never_changes_what_others_read()
     assert np.linalg.norm(answer - expected) <= 1e-5 * np.linalg.norm(expected)
 
 
+def test_a_page_after_settled_ones_is_named_by_what_stands_in_it_and_not_by_what_was_cut() -> None:
+    backend, guessed, acted = graph(), TOKENS[100:110], TOKENS[120:160]
+    cache = written(backend, TOKENS[:64])
+    backend.forward([(cache, guessed)])  # as outputs are, which are then not what was in force
+    backend.truncate(cache, 64)
+    backend.forward([(cache, acted[:1])])
+    backend.truncate(cache, 65)
+    backend.forward([(cache, acted[1:])])
+    backend.settle(cache, 64 + len(acted))
+    other, true = backend.open(), [*TOKENS[:64], *acted]
+
+    assert backend.adopt(backend.open(), [*TOKENS[:64], *guessed, *acted]) == 64
+    assert backend.adopt(other, true) == len(true) // BLOCK * BLOCK
+    alone, held = graph(), len(true) // BLOCK * BLOCK
+    expected = after(alone, written(alone, true[:held], chunk=held), TOKENS[9])
+    assert np.linalg.norm(after(backend, other, TOKENS[9]) - expected) <= 1e-5 * np.linalg.norm(expected)
+
+
 def test_pages_never_cross_versions() -> None:
     one = Identity(model="m", bundle="b", block=BLOCK, provider="p", runtime="r")
     others = [
