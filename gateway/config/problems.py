@@ -15,6 +15,16 @@ from gateway.config.positions import Loc, Node, Position
 
 ROOT_KEY = "the file"
 
+# Pydantic's own words name Python's types and our classes.
+_SHAPES = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "names, each with its value"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), "a list"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing", "decimal_type", "decimal_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "string_type": "a text in quotes",
+}
+
 
 class Problems:
     """Problems in the order found; each is `file:line:column: sentence`."""
@@ -115,4 +125,6 @@ def _sentence(item: ErrorDetails) -> str:
     message = item["msg"].removeprefix("Value error, ")
     if message != item["msg"]:
         return message
+    if wanted := _SHAPES.get(item["type"]):
+        return f"{shown}is not allowed: give {wanted}"
     return f"{shown}is not allowed: {message[:1].lower()}{message[1:]}"

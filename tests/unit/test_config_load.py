@@ -198,6 +198,28 @@ interval = "1 s"
     )
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("unit_id = 1", 'unit_id = "one"', "`unit_id`: `one` is not allowed: give a whole number"),
+        ('inputs = ["TK1.LT101",', 'inputs = "TK1.LT101" #', "`inputs`: `TK1.LT101` is not allowed: give"),
+        ('interval = "100 ms"', "interval = true", "`interval`: "),
+        ('id = "plc1"', "id = 7", "`id`: `7` is not allowed: give a text in quotes"),
+        ("trigger = {", "trigger = 5 # {", "`trigger`: `5` is not allowed: give names, each with its value"),
+        ("requests = true", 'requests = "perhaps"', "`requests`: `perhaps` is not allowed: give true or"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_told_what_belongs_there(
+    folder: Path, edit: Edit, old: str, new: str, said: str
+) -> None:
+    edit(old, new)
+
+    found = "\n".join(problems(folder))
+
+    assert said in found
+    assert "valid" not in found  # of pydantic's words, which name Python's types
+
+
 # S24 and S26: nothing may be armed by configuration without rules or without a binding sheet.
 def test_armed_needs_required_modules_and_a_binding_sheet(folder: Path, edit: Edit) -> None:
     edit('mode = "shadow"', 'mode = "armed"')
