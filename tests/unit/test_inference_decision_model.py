@@ -13,6 +13,7 @@ import pytest
 
 from gateway.core.errors import InferenceError
 from gateway.inference.decision_model import DecisionModel
+from gateway.inference.kv.ort_session import open_session
 from gateway.inference.training.clone import TankClone, engine_of
 from gateway.inference.training.tank import TANK
 from gateway.plantsim.tank import Measurement, Outputs
@@ -127,6 +128,12 @@ def test_a_stateless_model_is_asked_for_the_same_device(devices: list[Providers]
         DecisionModel.from_bundle(REGRESSOR, "cuda:2")
 
     assert devices == [[(CUDA, {"device_id": "2"}), (CPU, {})]]
+
+
+def test_captured_graphs_are_asked_of_the_same_device(devices: list[Providers]) -> None:
+    open_session(BUFFER_TANK / "model.onnx", "cuda:1", {"enable_cuda_graph": "1"})
+
+    assert devices == [[(CUDA, {"device_id": "1", "enable_cuda_graph": "1"}), (CPU, {})]]
 
 
 def test_auto_takes_the_first_device_and_says_where_it_runs(devices: list[Providers]) -> None:
