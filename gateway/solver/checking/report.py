@@ -11,6 +11,7 @@ from gateway.core.tag import TagId
 from gateway.solver.checking.condense import Duty, Plan
 from gateway.solver.language.evaluate import number, truth
 from gateway.solver.language.syntax import Chain, Expr, Label, Number, Ref, children, references
+from gateway.solver.language.typecheck import Declared, difference_unit
 from gateway.solver.rules.ruleset import Rule, RuleSet
 
 
@@ -144,4 +145,9 @@ def _missed(
                 "could reach" if later else "may be" if not rules.variables[TagId(ref.name)].action else "is"
             )
             return f"{name} {verb} {quantity(value, unit)}, limit {quantity(limit, unit)}", {ref.name}
-    return f"`{rule.constraint.text}` is missed by {quantity(abs(first - second), '')}", set()
+    names = {
+        str(v.tag): Declared(v.sort, v.unit or None, v.action, exact=True, labels={}, hidden=v.hidden)
+        for v in rules.variables.values()
+    }
+    missed = quantity(abs(first - second), difference_unit(left, right, names))
+    return f"`{rule.constraint.text}` is missed by {missed}", set()

@@ -77,6 +77,16 @@ def typecheck(
     return tree
 
 
+def difference_unit(left: Expr, right: Expr, names: Mapping[str, Declared]) -> str:
+    """The unit of `left - right` of two numbers that are compared; empty where nobody can tell."""
+    try:
+        found = _Checker(names).typed(Sum(0, "-", left, right)).units
+    except ExpressionError:
+        return ""
+    known = {units.difference(unit) for unit in found or ()}
+    return known.pop() if len(known) == 1 else ""
+
+
 def _resolved(node: Expr, names: Mapping[str, Declared], module: str) -> Expr:
     """Labels beside an enum take its register values; `for` takes the module's name."""
     if isinstance(node, For):
