@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import subprocess
 import sys
@@ -12,13 +13,14 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.core.decision import RegisterValue
+from gateway.core.decision import InForce, RegisterValue
 from gateway.core.restraint import UNRESTRAINED, Restraint
 from gateway.core.spans import Span, Spans
-from gateway.core.tag import TagId
+from gateway.core.tag import TagDefinition, TagId, TagKind
 from gateway.solver.checking.judge import Judge
 from gateway.solver.checking.predict import Facts, observe
 from gateway.solver.decoding.counts import Condition, all_of, line, one_of
+from gateway.solver.modules.compile import compile_module
 from gateway.solver.repairing.aim import Aim, Counts
 from gateway.solver.repairing.domains import domains, turned, within
 from gateway.solver.repairing.linear import Least, LinearProgram
@@ -176,12 +178,20 @@ def test_an_aim_counts_shares_of_ranges_and_turned_switches_once() -> None:
 
 
 def test_an_output_whose_range_is_one_value_stays_and_costs_a_whole_range() -> None:
-    fixed = rules("p <= 30", variables={**VARIABLES, "r": {**VARIABLES["r"], "range": ["20", "20"]}})
+    fixed = rules(
+        "p <= 30",
+        variables={
+            **VARIABLES,
+            "r": {**VARIABLES["r"], "range": ["20", "20"]},
+            "p": {**VARIABLES["p"], "range": ["6", "42"]},
+        },
+    )
 
     aim = Aim.of(fixed, facts(STILL, fixed), wanted())
 
     weights = {v.tag: aim.weights[k] for k, v in enumerate(fixed.actions)}
-    assert Fraction(weights[P], weights[R]) == Fraction(6, 50)
+    assert Fraction(weights[P], weights[R]) == Fraction(6, 36)
+    assert spans_of(fixed)[P] == ((1, 7),)
     assert spans_of(fixed)[R] == ((4, 4),)
 
 
@@ -316,3 +326,38 @@ def test_the_program_says_nothing_on_the_console() -> None:
         [sys.executable, "-c", said], capture_output=True, text=True, check=True, timeout=60
     )
     assert (ran.stdout, ran.stderr) == ("", "")
+
+
+# Its register counts down: 0 is 50 %, each count 2 % less, and 5 to 25 are in its range.
+def test_a_register_with_an_offset_that_counts_down_has_its_domain_and_its_place() -> None:
+    tag = TagDefinition(
+        id=P,
+        kind=TagKind.REAL,
+        unit="%",
+        scale=Fraction(-2),
+        offset=Fraction(50),
+        raw_range=(0, 30),
+        writable=True,
+    )
+    variable = {"tag": "P", "type": "real", "unit": "%", "range": ["1", "40"], "role": "action"}
+    document = {
+        "id": "down",
+        "revision": 1,
+        "language": 1,
+        "step": "1 s",
+        "variables": {"p": variable},
+        "constraints": [{"id": "r", "kind": "standard", "require": "p <= 39"}],
+    }
+    down = RuleSet.of([compile_module(json.dumps(document).encode(), "down.json", {P: tag})], 1)
+    request = replace(STILL.request(), inputs={}, history={P: (InForce(Fraction(30), 0.0),)}, held_s={P: 9.0})
+    there = {P: RegisterValue(P, 12, Fraction(26))}
+
+    aim = Aim.of(down, observe(down, request), there)
+    free, coarse = (
+        domains(down, observe(down, request), there, Restraint(least_change=least))
+        for least in ({}, {P: Fraction(5)})
+    )
+
+    assert (aim.wanted, aim.present) == ((12,), (10,))
+    assert free == (((5, 24),),)
+    assert coarse == (((5, 7), (10, 10), (13, 24)),)
