@@ -37,10 +37,14 @@ class PlacedTag:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What is there and cannot be used: tags whose row is broken, and where something was taken out."""
+    """What is there and cannot be used: tags whose row is broken, and where something was taken out.
+
+    `tables`: one could not be read, so that no tag is unknown for certain.
+    """
 
     named: frozenset[str] = frozenset()
     cut: frozenset[Place] = frozenset()
+    tables: bool = False
 
     def hides(self, node: Node, loc: Loc) -> bool:
         """Whether a problem at a loc may be there only because something was taken out."""
@@ -92,8 +96,8 @@ class _Checks:
     def _known(self, loc: Loc, tag: str) -> bool:
         if tag in self.tags:
             return True
-        if tag in self.lost.named:
-            return False  # its row is there, and what is wrong with it was said
+        if tag in self.lost.named or self.lost.tables:
+            return False  # its row is there, or may be, and what is wrong with that was said
         self._add(loc, f"unknown tag `{tag}`{nearest(tag, self.tags)}")
         return False
 
@@ -171,7 +175,8 @@ class _Checks:
             wrong("eu_low", f"eu_low {row.eu_low} is not below eu_high {row.eu_high}")
         if (row.flag_tag is None) != (row.flag_bit is None):
             wrong("flag_tag", "flag_tag and flag_bit are given together or not at all")
-        if row.flag_tag is not None and row.flag_tag not in {*self.tags, *self.lost.named}:
+        known = {*self.tags, *self.lost.named}
+        if row.flag_tag is not None and row.flag_tag not in known and not self.lost.tables:
             wrong("flag_tag", f"unknown tag `{row.flag_tag}`{nearest(row.flag_tag, self.tags)}")
 
     def _device(self, device: Device, loc: Loc) -> None:

@@ -37,6 +37,7 @@ class _Reading:
     _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     _tags: dict[tuple[int, int], list[PlacedTag]] = field(default_factory=dict)
     _named: set[str] = field(default_factory=set)  # ids of all rows, usable or not
+    _unread: list[Path] = field(default_factory=list)  # tables of which nobody knows a row
 
     def config(self) -> GatewayConfig | None:
         """What could be read; None where that is too little to go on with."""
@@ -64,7 +65,14 @@ class _Reading:
 
     def _check(self, file: ConfigFile, node: Node, cut: frozenset[Place]) -> None:
         placed = [tag for tags in self._tags.values() for tag in tags]
-        check(file, node, self.path, placed, self.problems, Lost(frozenset(self._named), cut))
+        check(
+            file,
+            node,
+            self.path,
+            placed,
+            self.problems,
+            Lost(frozenset(self._named), cut, tables=bool(self._unread)),
+        )
 
     def _document(self, path: Path, parse: Callable[[str], Node]) -> Node | None:
         try:
@@ -118,6 +126,8 @@ class _Reading:
 
     def _table(self, path: Path) -> list[tuple[TagRow, Node]]:
         node = self._document(path, parse_csv)
+        if node is None:
+            self._unread.append(path)
         rows: list[tuple[TagRow, Node]] = []
         for item in node.value if node is not None and isinstance(node.value, tuple) else ():
             self._name(item.plain())

@@ -220,6 +220,15 @@ def test_a_value_of_the_wrong_kind_is_told_what_belongs_there(
     assert "valid" not in found  # of pydantic's words, which name Python's types
 
 
+def test_a_table_that_cannot_be_read_is_the_one_thing_told_not_each_of_its_tags(
+    folder: Path, edit: Edit
+) -> None:
+    edit('tags_csv = "tk1.csv"', 'tags_csv = "tk2.csv"')
+    assert problems(folder) == ("tk2.csv:1:1: the file cannot be read: No such file or directory",)
+    (folder / "tk2.csv").write_bytes(b"id,table\n\xff\n")
+    assert problems(folder) == ("tk2.csv:2:1: the file is not UTF-8 text",)
+
+
 # S24 and S26: nothing may be armed by configuration without rules or without a binding sheet.
 def test_armed_needs_required_modules_and_a_binding_sheet(folder: Path, edit: Edit) -> None:
     edit('mode = "shadow"', 'mode = "armed"')
