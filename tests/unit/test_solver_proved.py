@@ -50,6 +50,20 @@ def test_s17_the_readings_that_were_checked_agree_with_their_own_proof(checks: C
     assert not outside_proof(found, found.request.inputs, TAGS)
 
 
+def test_s17_the_ends_of_what_was_proved_agree_with_it_and_a_reading_that_nobody_has_contradicts_nothing(
+    checks: Checks,
+) -> None:
+    found = examined(checks, Situation(level=2.0))
+    band = ProvedBand(((0.0, 1.5, 2.5), (1.0, 1.5, 2.5)))
+    found = replace(found, result=replace(found.result, proved={LEVEL: band}))
+
+    for end in (1.5, 2.5):
+        assert not outside_proof(found, newest(found, LEVEL, end, 0.5), TAGS)
+    for wrong in (1.4999999, 2.5000001):
+        assert "broken assumption" in outside_proof(found, newest(found, LEVEL, wrong, 0.5), TAGS)
+    assert not outside_proof(found, {}, TAGS)
+
+
 def test_s17_a_reading_that_agrees_within_its_error_is_accepted_and_one_beyond_is_not(
     checks: Checks,
 ) -> None:
