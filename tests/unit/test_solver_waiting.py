@@ -171,6 +171,20 @@ async def test_a_copy_does_not_undo_what_a_person_asked_for(bench: Bench) -> Non
     assert "its file was taken out" in registry.statuses()[-1].refused_because[0]
 
 
+async def test_a_required_module_put_back_under_another_name_leaves_no_refusal_behind(bench: Bench) -> None:
+    bench.required = frozenset({"tank"})
+    for revision, name in ((1, "b.json"), (2, "c.json")):
+        registry = bench.registry()
+        await registry.start([bench.module("a.json", "tank", 1)])
+        await registry.apply([bench.take_out("a.json")])
+        assert (bench.folder / "a.refused.txt").exists()
+        await registry.apply([bench.module(name, "tank", revision, more="tighter" if revision > 1 else "")])
+        assert [(s.id, s.file, s.state) for s in registry.statuses()] == [("tank", name, "active")]
+        assert not (bench.folder / "a.refused.txt").exists()
+        bench.root = bench.root / "again"
+        bench.folder.mkdir(parents=True)
+
+
 # Who changes the file between the look and the word must not have the other approved.
 async def test_s24_an_approval_of_what_was_looked_at_takes_nothing_else(bench: Bench) -> None:
     registry = bench.registry()

@@ -295,7 +295,10 @@ class Registry(Generic[R]):
 
     async def _accept_new(self, before: Sets) -> None:
         for name, held in self.sets.active.items():
-            if before.active.get(name) is not held:
+            was = before.active.get(name)
+            if was is not None and was.file != held.file:
+                await self.book.forget(was.file)
+            if was is not held:
                 await self.book.accept(held)
         for name, held in self.sets.shadow.items():
             if before.shadow.get(name) is not held:

@@ -238,10 +238,10 @@ class Staging:
         """The same source: under another name, or in another file format or with another signature."""
         old = sets.active[new.module.id]
         if old.content != new.content:
-            await asyncio.to_thread(self.book.reports.clear, old.file)
+            await self.book.forget(old.file)
             return sets.with_active(new)
         if old.file != new.file:
-            await asyncio.to_thread(self.book.reports.clear, old.file)
+            await self.book.forget(old.file)
             old = replace(old, file=new.file)
             sets = sets.with_active(old)
         await self.book.accept(old)
