@@ -199,6 +199,11 @@ class Asked:
             there[name] = end, end
         return self._exact.at(rule, duty, there)
 
+    def may_be(self, point: Mapping[str, Fraction]) -> bool:
+        """Whether each symbol with a few exact values has one of them at a point, and none in between."""
+        several = ((name, values) for name, values in self._choices.items() if len(values) > 1)
+        return all(point[name] in values for name, values in several if name in point)
+
     def witness(self) -> dict[str, Fraction]:
         """The assignment behind the last `sat`; symbols that it leaves out lie in the middle."""
         found = {name: Fraction((low + high) // 2, SCALE) for name, (low, high) in self._box.items()}

@@ -298,7 +298,7 @@ class Judge:
         """A rule that intervals cannot show to hold: proved by Z3 alone (S8), violated, or unknown."""
         rule = prepared.plan.rules[index]
         for witness in corners(within, worst.scaled, worst.slack.row):
-            point = prepared.replay.violates(worst.duty, witness)
+            point = prepared.replay.violates(worst.duty, witness) if prepared.query.may_be(witness) else None
             if point is None:
                 continue
             said = prepared.query.at(index, worst.number, witness)
