@@ -116,3 +116,21 @@ def test_two_variables_that_move_each_other_are_bounded_together() -> None:
     level = 1 + Fraction("2.1")  # at least so far after a second at 21
     assert found["T"][1] - 21 >= level / 10
     assert found["T"][1] - 21 < Fraction("0.35")
+
+
+def test_the_least_that_moves_it_counts_as_the_greatest_does() -> None:
+    """An inflow that nobody bounds in time: at 10, where it is least, the temperature falls fastest."""
+    falling = {
+        "dynamics": {"l": "l + 0.1*(t - 0)", "t": "t + 0.01*q - 0.4"},
+        "variables": {"q": {"max_rate": None}},
+    }
+    found = moved(falling, {"T": (Fraction(19), Fraction(21))}, {"L": "0.8", "T": "0"})
+    assert found is not None
+    assert found["T"] == pair(19 - Fraction("0.24"), 21 + Fraction("0.24"))
+
+
+def test_what_never_moves_is_where_it_was_read() -> None:
+    still = {"dynamics": {"l": "l + 0.1*(t - 0)", "t": "t + 0*p"}}
+    found = moved(still, {"T": (Fraction(19), Fraction(21))}, {"L": "0.8", "T": "0"})
+    assert found is not None
+    assert found["T"] == pair(19, 21)
