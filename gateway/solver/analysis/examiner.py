@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from gateway.core.tag import TagId
 
-_MEMORY_BYTES = 1 << 30
+_MEMORY_BYTES = 512 << 20  # an analysis that needs more is told as none
 _START_S = 30.0  # for a busy machine to start a process and read the modules
 _EACH_S = 0.1  # more for each module
 _NICE = 19
