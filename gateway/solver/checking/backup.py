@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, prod
 
 from gateway.core.decision import Proposal, RegisterValue
 from gateway.core.errors import RegisterRangeError
@@ -52,13 +52,21 @@ def register(variable: Variable, value: Fraction) -> RegisterValue:
     return RegisterValue(variable.tag, raw, variable.definition.engineering(raw))
 
 
-def in_force(rules: RuleSet, facts: Facts) -> Proposal | None:
-    """The values in force, written again; None where one has no register value."""
+def in_force(rules: RuleSet, facts: Facts) -> list[Proposal] | None:
+    """The values in force, written again; each that may be while a write is unconfirmed (S18).
+
+    None where one has no register value, or there are too many.
+    """
+    values = [facts.old[v.tag] for v in rules.actions]
+    if prod(map(len, values)) > _MOST:
+        return None
     try:
-        values = tuple(register(v, facts.old[v.tag][0]) for v in rules.actions)
+        return [
+            Proposal(values=tuple(map(register, rules.actions, each)), by="value_in_force")
+            for each in itertools.product(*values)
+        ]
     except RegisterRangeError:
         return None
-    return Proposal(values=values, by="value_in_force")
 
 
 def _moves(rules: RuleSet, facts: Facts, variable: Variable) -> Iterator[Move]:

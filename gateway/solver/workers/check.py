@@ -326,9 +326,12 @@ class Checks:
         if present is None:
             return False
         binding = [index for index in prepared.binding if index not in prepared.timed]
-        now = prepared.slacks(prepared.box(facts, _values(present)), binding)
         then = prepared.slacks(prepared.box(facts, _values(candidate)), binding)
-        return all(slack >= 0 or slack >= now[rule] for rule, slack in then.items())
+        for values in present:
+            now = prepared.slacks(prepared.box(facts, _values(values)), binding)
+            if any(slack < 0 and slack < now[rule] for rule, slack in then.items()):
+                return False
+        return True
 
     def _result(
         self,
