@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gateway.cli.told.words import count
 from gateway.config.binding import bound_tags, read_sheet, unsigned_problems
 from gateway.config.lease import lease_sum
 from gateway.config.load import load
@@ -84,12 +85,19 @@ def _binding_notes(config: GatewayConfig, point: DecisionPoint) -> list[str]:
 def sentences(report: CheckReport) -> list[str]:
     """The report for people."""
     if report.problems:
-        count = len(report.problems)
-        return [*report.problems, f"{count} problem{'s' if count > 1 else ''}; nothing was changed"]
-    parts = f"{report.channels} channels, {report.devices} devices, {report.tags} tags"
+        return [*report.problems, f"{count(len(report.problems), 'problem')}; nothing was changed"]
+    parts = ", ".join(
+        count(number, thing)
+        for number, thing in (
+            (report.channels, "channel"),
+            (report.devices, "device"),
+            (report.tags, "tag"),
+            (len(report.leases), "decision point"),
+        )
+    )
     said = [
         f"{report.file}: gateway `{report.gateway}` can run with this",
-        f"{parts}, {len(report.leases)} decision points, digest {report.digest[:16]}",
+        f"{parts}, digest {report.digest[:16]}",
     ]
     for lease in report.leases:
         terms = " + ".join(f"{name} {seconds:g}" for name, seconds in lease.terms)

@@ -206,18 +206,23 @@ def engine_sentence(facts: dict[str, str]) -> str:
     return ", ".join(part for part in said if part)
 
 
+def count(number: float, thing: str) -> str:
+    """`1 session`, `3 sessions`."""
+    return f"{number:.0f} {thing}{'' if number == 1 else 's'}"
+
+
 def memory_sentence(model: ModelState, now_ns: int) -> str:
     """What a model's worker holds, on one line; empty where it has not counted yet."""
     held = model.memory
     if not held:
         return ""
-    said = [f"{model.id}: {held['sessions']:.0f} sessions"]
+    said = [f"{model.id}: {count(held['sessions'], 'session')}"]
     if "pages" in held:
         used = held["pages"] - held["pages_free"]
         said += [
             f"{used:.0f} of {held['pages']:.0f} pages in use, at most {held['pages_peak']:.0f}",
             f"{100 * held['internal_fragmentation']:.1f} % of their slots unfilled",
-            f"{held['cold_sessions']:.0f} sessions moved out now",
+            f"{count(held['cold_sessions'], 'session')} moved out now",
             f"{held['prefix_found']:.0f} of {held['prefix_lookups']:.0f} pages looked up were found",
             f"{held['pages_refused']:.0f} refused for room",
         ]

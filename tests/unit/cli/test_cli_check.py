@@ -43,4 +43,5 @@ def test_check_of_the_demo_prints_a_summary_and_the_lease_sum() -> None:
     assert lease["total"] == sum(seconds for _, seconds in lease["terms"])
     assert f"= {lease['total']:g} s" in people.stdout
     assert "PLC lease 3" in people.stdout
+    assert "1 channel, 1 device, 12 tags, 1 decision point, digest " in people.stdout
     assert "decision point `buffer-tank`" in people.stdout

@@ -279,7 +279,7 @@ def test_what_a_model_holds_is_one_line_and_says_how_old_it_is() -> None:
 
     assert words.memory_sentence(model, 4_000_000_000) == (
         "tank: 3 sessions, 44 of 256 pages in use, at most 60, 3.5 % of their slots unfilled, "
-        "1 sessions moved out now, 12 of 40 pages looked up were found, 0 refused for room, counted 3.0 s ago"
+        "1 session moved out now, 12 of 40 pages looked up were found, 0 refused for room, counted 3.0 s ago"
     )
     stateless = msgspec.structs.replace(model, memory={"sessions": 2.0})
     assert words.memory_sentence(stateless, 4_000_000_000) == "tank: 2 sessions, counted 3.0 s ago"
