@@ -34,9 +34,9 @@ log = structlog.get_logger().bind(component="solver")
 
 _MOST_TRIES = 16  # proposals judged for one repair
 _MOST_LEARNT = 2  # violations of one refused block: the rules are folded once for each
-_MOST_LOOKED_AT = 64  # blocks that guesses had left out
+_ANYTHING = 64, 512  # blocks that guesses had left out, and parts of the counts
+_SOMETHING_NEARER = 16, 128  # the same where something was found
 _MOST_PARTS = 256  # of the counts looked at for one of them: some 0.1 ms each
-_MOST_PARTS_IN_ORDER = 512
 _MOST_TURNED = 64  # combinations of switches
 _MOST_ON_THE_WAY = 4
 
@@ -178,9 +178,14 @@ class _Look:
         self.guesses = []
         farthest = self._turns_and_key(found) if isinstance(found, Proposal) else None
         doubtful: list[Counts] = []
-        for turns, counts in itertools.islice(self._in_order(room), _MOST_LOOKED_AT):
-            if self.asked.late() or (farthest is not None and (turns, self.aim.key(counts)) >= farthest):
+        for turns, counts in self._in_order(room, *(_ANYTHING if farthest is None else _SOMETHING_NEARER)):
+            here = turns, self.aim.key(counts)
+            if self.asked.late() or (
+                farthest is not None and (here[0], here[1][0]) > (farthest[0], farthest[1][0])
+            ):
                 break
+            if farthest is not None and here >= farthest:
+                continue
             if not self.slopes.holds(counts):
                 doubtful.append(counts)
             elif self._judged(counts).permitted:
@@ -264,9 +269,12 @@ class _Look:
     def _fulfilled(self, counts: Counts) -> bool:
         return all(fulfilled(condition, counts) for condition in self.known)
 
-    def _in_order(self, room: _Room) -> Iterator[tuple[int, Counts]]:
-        """Counts that may be permitted with how many switches they turn, the nearest first."""
-        allowance = Allowance(_MOST_PARTS_IN_ORDER, self.asked.late)
+    def _in_order(self, room: _Room, blocks: int, parts: int) -> Iterator[tuple[int, Counts]]:
+        """So many counts that may be permitted with how many switches they turn, the nearest first."""
+        return itertools.islice(self._all_in_order(room, parts), blocks)
+
+    def _all_in_order(self, room: _Room, parts: int) -> Iterator[tuple[int, Counts]]:
+        allowance = Allowance(parts, self.asked.late)
         conditions = [*self.known, *room.conditions]
         combinations = turned(self.rules, room.allowed, self.asked.wanted)
         for many, allowed in itertools.islice(combinations, _MOST_TURNED):
