@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.decision import Permitted, Refused
 from gateway.solver.in_force.weakening import _weaker, implies, weakens
 from gateway.solver.language.affine import Affine, Atom, Every, Formula, Some
 from gateway.solver.modules.compile import compile_module
 from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, TAGS, module, rule_set
 from tests.unit.solver_heaters import TERMINAL, heaters
-from tests.unit.solver_small import rule, small
+from tests.unit.solver_small import TAGS as SMALL_TAGS
+from tests.unit.solver_small import Plant, document, judged, rule, small
 
 TANK = module()
 LOWER = module(LOWER_LEVEL)
@@ -144,6 +146,25 @@ def test_s24_an_added_module_that_brings_an_assumption_the_others_lack_is_a_weak
     other = module(LOWER_LEVEL, ('"id": "lower-level-limit"', '"id": "other"'))
     assert "how fast `inflow` may move" in weakens(rule_set(bare), None, other)
     assert "has dynamics for `level`" in weakens(rule_set(LOWER), None, module(BUFFER_TANK))
+
+
+# What no module limits is not widened by its age either: a limit near to the reading was refused until then.
+def test_s24_without_max_rate_an_old_reading_counts_as_a_new_one_which_is_a_weakening() -> None:
+    limit = rule("q <= 35")
+    old = small(limit)
+    shape = document(limit, revision=2)
+    shape["variables"]["q"].pop("max_rate")
+    new, other = (
+        compile_module(json.dumps({**shape, "id": name}).encode(), "m.json", SMALL_TAGS)
+        for name in ("small", "other")
+    )
+    plant = Plant(q=32.6, ages={"Q": 1.7})
+    assert isinstance(judged(old, plant).verdict, Refused)
+    assert isinstance(judged(new, plant).verdict, Permitted)
+    assert isinstance(judged((old, other), plant).verdict, Permitted)
+    in_force = RuleSet.of((old,), 1)
+    assert "no longer says how fast `q` may move" in weakens(in_force, old, new)
+    assert "it does not say how fast `q` may move" in weakens(in_force, None, other)
 
 
 # Rules of others that had to hold wherever the level goes would hold where it is predicted to go.

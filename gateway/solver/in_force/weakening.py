@@ -167,6 +167,8 @@ def _assumed_more(old: Variable, new: Variable) -> Iterator[str]:
         yield f"`{name}` may be older"
     if new.max_rate is not None and (old.max_rate is None or new.max_rate < old.max_rate):
         yield f"`{name}` is said to move more slowly"
+    if old.max_rate is not None and new.max_rate is None:
+        yield f"it no longer says how fast `{name}` may move: an old reading would count as a new one"
     if new.physical is not None and not _inside(old.physical, new.physical):
         yield f"the physical limits of `{name}` became narrower"
     if new.min_on < old.min_on or new.min_off < old.min_off:
@@ -196,6 +198,11 @@ def _premises_added(in_force: RuleSet, new: Module, old: Module | None = None) -
             continue
         if variable.max_rate is not None and known.max_rate is None:
             yield f"it says how fast `{variable.name}` may move, which no module in force does"
+        if variable.max_rate is None and known.max_rate is not None:
+            yield (
+                f"it does not say how fast `{variable.name}` may move, which those in force do: "
+                "an old reading would count as a new one"
+            )
         if variable.physical is not None and known.physical is None:
             yield f"it says where `{variable.name}` can be, which no module in force does"
         if variable.name in new.forms and str(variable.tag) not in in_force.forms:
