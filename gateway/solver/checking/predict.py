@@ -100,7 +100,7 @@ def _until_now(
     moved: dict[float, Mapping[str, Whole]] = {}
     found = dict(measured)
     read = {tag: age for tag, age in ages.items() if tag not in bad}
-    at_once = len({id(age) for age in read.values()}) <= 1  # equal ages are one object: most are read together
+    at_once = len({id(age) for age in read.values()}) <= 1  # equal ages are one object
     for tag in rules.forms:
         if tag not in ages:
             continue
