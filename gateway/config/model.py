@@ -211,8 +211,8 @@ class ModulesSection(Section):
     `proof_grace` is how long a point stays armed under a tightened rule set whose safe set is not proved yet.
     A module signed by one of `trusted_keys` needs no second person for a weakening; under `signed_only` no
     other module is taken. No override lasts longer than `override_longest`; under 10 s there are none.
-    `analysis_budget` is for all that is asked of a module once it is in force or waits; 0 asks nothing. Answers
-    are kept, and signed with the private key in the file `answers_key` where one is named.
+    `analysis_budget` is for all that is asked of a module once it is in force or waits; 0 asks nothing.
+    Answers are kept, and signed with the private key in the file `answers_key` where one is named.
     """
 
     shadow: tuple[Name, ...] = ()
