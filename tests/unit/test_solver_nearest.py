@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,17 +13,14 @@ from gateway.core.decision import (
     Permitted,
     Proposal,
     Refused,
-    RegisterValue,
     Repaired,
     Undetermined,
 )
 from gateway.core.restraint import Restraint
-from gateway.core.tag import TagDefinition, TagId, TagKind
+from gateway.core.tag import TagId
 from gateway.solver.checking.judge import Judge, Judgement
 from gateway.solver.checking.predict import observe
 from gateway.solver.decoding.counts import Line
-from gateway.solver.modules.compile import compile_module
-from gateway.solver.modules.module import Module
 from gateway.solver.repairing.linear import Bound, Least, LinearProgram, UnsolvedError
 from gateway.solver.repairing.nearest import Answer, Disagreed, Nearest, Question
 from gateway.solver.rules.ruleset import RuleSet
@@ -188,65 +184,6 @@ def test_what_is_told_of_a_repair_travels_and_a_segment_repair_is_as_it_was() ->
         assert back.verdict == found.verdict
         assert isinstance(found.verdict, Repaired)
         assert bool(found.verdict.said) == (request.repair == "nearest")
-
-
-# Two heaters of one kind under one cap: as far away either way, and the module of higher priority decides.
-def _heaters(*modules: tuple[str, int, Sequence[str]]) -> tuple[RuleSet, Mapping[TagId, TagDefinition]]:
-    tags = {
-        TagId(n): TagDefinition(
-            id=TagId(n), kind=TagKind.REAL, unit="%", scale=Fraction(1), raw_range=(0, 100), writable=True
-        )
-        for n in ("X", "Y", "Z")
-    }
-    found: list[Module] = []
-    for name, priority, actions in modules:
-        variables = {
-            a.lower(): {"tag": a, "type": "real", "unit": "%", "range": ["0", "100"], "role": "action"}
-            for a in actions
-        }
-        document = {
-            "id": name,
-            "revision": 1,
-            "language": 1,
-            "priority": priority,
-            "step": "1 s",
-            "variables": variables,
-            "constraints": [{"id": "cap", "kind": "standard", "require": f"{' + '.join(variables)} <= 100"}],
-        }
-        found.append(compile_module(json.dumps(document).encode(), f"{name}.json", tags))
-    return RuleSet.of(found, 1), tags
-
-
-def _capped(rule_set: RuleSet, wanted: Mapping[str, int]) -> dict[str, int]:
-    values = tuple(RegisterValue(TagId(t), raw, Fraction(raw)) for t, raw in wanted.items())
-    request = replace(
-        asked(STILL, IDLE),
-        inputs={},
-        history={TagId(t): STILL.request().history[P] for t in wanted},
-        held_s=dict.fromkeys(map(TagId, wanted), 1_000.0),
-        proposal=Proposal(values=values, by="model"),
-    )
-    found = Checks(rule_set, PATIENT).check(request)[0].verdict
-    assert isinstance(found, Repaired), found
-    return {str(v.tag): v.raw for v in found.setpoints}
-
-
-@pytest.mark.parametrize(
-    ("modules", "expected"),
-    [
-        ([("all", 8, "XYZ")], {"X": 60, "Y": 40, "Z": 0}),  # by name: the last gives way first
-        ([("all", 1, "XYZ"), ("z", 2, "Z")], {"X": 40, "Y": 0, "Z": 60}),  # then the last by name but Z
-        ([("all", 1, "XYZ"), ("y", 9, "Y"), ("z", 2, "Z")], {"X": 0, "Y": 60, "Z": 40}),
-    ],
-)
-def test_s12_of_two_as_near_the_output_of_higher_priority_is_changed_less_then_by_name(
-    modules: list[tuple[str, int, str]], expected: Mapping[str, int]
-) -> None:
-    rule_set, _ = _heaters(*modules)
-    wanted = {"X": 60, "Y": 60, "Z": 60}
-
-    assert _capped(rule_set, wanted) == expected
-    assert _capped(rule_set, dict(reversed(wanted.items()))) == expected  # however it is proposed
 
 
 class _Lying(LinearProgram):
