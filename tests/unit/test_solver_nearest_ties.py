@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.core.decision import Proposal, RegisterValue, Repaired
+from gateway.core.decision import Proposal, Refused, RegisterValue, Repaired
 from gateway.core.tag import TagDefinition, TagId, TagKind
 from gateway.solver.modules.compile import compile_module
 from gateway.solver.modules.module import Module
@@ -80,3 +80,52 @@ def test_s12_of_two_as_near_the_output_of_higher_priority_is_changed_less_then_b
 
     assert _capped(rule_set, wanted) == expected
     assert _capped(rule_set, dict(reversed(wanted.items()))) == expected  # however it is proposed
+
+
+def _pumps(repair: Mapping[str, bool]) -> RuleSet:
+    """Numbers of pumps that run in two halls."""
+    tags = {
+        TagId(n): TagDefinition(id=TagId(n), kind=TagKind.INTEGER, unit="", raw_range=(0, 99), writable=True)
+        for n in ("A", "B")
+    }
+    variables = {
+        "a": {"tag": "A", "type": "int", "range": ["0", "10"], "role": "action"},
+        "b": {"tag": "B", "type": "int", "range": ["0", "5"], "role": "action"},
+    }
+    document = {
+        "id": "pumps",
+        "revision": 1,
+        "language": 1,
+        "step": "1 s",
+        "variables": variables,
+        "constraints": [{"id": "cap", "kind": "standard", "require": "a + 2*b <= 10"}],
+        "repair": repair,
+    }
+    return RuleSet.of([compile_module(json.dumps(document).encode(), "pumps.json", tags)], 1)
+
+
+# A step of `b` is a fifth of its range and frees two, one of `a` a tenth and frees one: as far; `a` is first.
+@pytest.mark.parametrize(
+    ("repair", "expected"),
+    [
+        ({"a": True, "b": True}, {"A": 8, "B": 1}),
+        ({"a": True}, {"A": 2, "B": 4}),
+        ({"b": True}, {"A": 8, "B": 1}),
+    ],
+)
+def test_s12_whole_numbers_move_where_they_are_named_by_their_share_of_their_range(
+    repair: Mapping[str, bool], expected: Mapping[str, int]
+) -> None:
+    assert _capped(_pumps(repair), {"A": 8, "B": 4}) == expected
+
+
+def test_s12_a_whole_number_that_is_not_named_stays() -> None:
+    values = tuple(RegisterValue(TagId(t), raw, Fraction(raw)) for t, raw in (("A", 8), ("B", 4)))
+    request = replace(
+        asked(STILL, IDLE),
+        inputs={},
+        history={TagId(t): STILL.request().history[P] for t in "AB"},
+        held_s=dict.fromkeys(map(TagId, "AB"), 1_000.0),
+        proposal=Proposal(values=values, by="model"),
+    )
+    assert isinstance(Checks(_pumps({}), PATIENT).check(request)[0].verdict, Refused)
