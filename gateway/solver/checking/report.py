@@ -85,6 +85,8 @@ def described(
     with_others = f", with {', '.join(parts)}" if parts else ""
     when = plan.instant(duty.instant)
     at = f" after {float(when):.3g} s" if when else ""
+    if duty.backup >= 0:
+        at += ", the backup acting by then or not yet"
     message = f": {rule.constraint.message}" if rule.constraint.message else ""
     return f"`{rule.constraint.id}` ({rule.where}){message}: {said}{at}{with_others}"
 
