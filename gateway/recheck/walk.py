@@ -57,6 +57,17 @@ def timing(step: Fraction, horizon: int, terminal: int, delay: Fraction, hold: F
     return Timing((*cuts, *later), len(cuts) - 1, step, delay)
 
 
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """When in a segment something takes over, its start first; parts of `whole` of a step from each on."""
+
+    times: tuple[Fraction, ...]
+    until: Fraction
+    moves: frozenset[Fraction]  # those at which it is the backup
+    parts: tuple[int, ...]
+    whole: int
+
+
 @dataclass(slots=True)
 class Walker:
     """Walks courses; `judge` is told each rule that fails, when, and with which values."""
@@ -72,6 +83,8 @@ class Walker:
     always: list[Rule] = field(init=False)
     as_before: list[Rule] = field(init=False)  # what the values in force must keep too
     runs: int = 0
+    # INVARIANT: holds only what its keys tell, of one question's few moments.
+    _turns: dict[tuple[int, Fraction, Fraction | None], Turns] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.snapshot, self.always = list(self.book.snapshot), list(self.book.always)
@@ -99,6 +112,21 @@ class Walker:
                 run.judge(self.book.safe, new, self.timing.end)
         if falls is not None:
             run.judge(self.book.terminal, run.acting if segments else new, self.timing.cuts[-1])
+
+    def turns(self, k: int, switch: Fraction, falls: Fraction | None) -> Turns:
+        """Of one segment."""
+        key = (k, switch, falls)
+        if key not in self._turns:
+            timing = self.timing
+            start, until = timing.cuts[k], timing.cuts[k + 1]
+            moves = frozenset(timing.moves(falls, k)) if falls is not None else frozenset[Fraction]()
+            times = sorted({start, *moves, *([switch] if start < switch < until else [])})
+            parts = [(after - at) / timing.step for at, after in itertools.pairwise([*times, until])]
+            whole = math.lcm(*(part.denominator for part in parts))
+            self._turns[key] = Turns(
+                tuple(times), until, moves, tuple(int(part * whole) for part in parts), whole
+            )
+        return self._turns[key]
 
     def forget(self, rule: Rule) -> None:
         """A rule that was found to fail is not judged again."""
@@ -163,25 +191,21 @@ class _Run:
 
     def through(self, k: int) -> None:
         """To the next instant; rules are judged there, and where something takes over on the way."""
-        timing, world = self.walker.timing, self.world
-        start, until = timing.cuts[k], timing.cuts[k + 1]
-        moves = set(timing.moves(self.falls, k)) if self.falls is not None else set[Fraction]()
-        turns = sorted({start, *moves, *([self.switch] if start < self.switch < until else [])})
+        world, turns = self.world, self.walker.turns(k, self.switch, self.falls)
+        start, until, moves, whole = turns.times[0], turns.until, turns.moves, turns.whole
         if start >= self.switch and self.backed is None:
             self.acting = self.new
         if start in moves:
             self._take_over(start)
-        parts = [(after - at) / timing.step for at, after in itertools.pairwise([*turns, until])]
-        whole = math.lcm(*(part.denominator for part in parts))
         times = world.share * whole
         self._during(k)
         state = [self.e[place] * times for place, _, _ in world.moving]
-        for at, part in zip(turns, parts, strict=True):
+        for at, part in zip(turns.times, turns.parts, strict=True):
             if at > start:
                 self._turn(k, at, state, times, moves)
             self._act(self.e, self.acting)
             ways = (of(self.e) * ratio - self.e[place] * world.share for place, of, ratio in world.moving)
-            state = [here + int(part * whole) * way for here, way in zip(state, ways, strict=True)]
+            state = [here + part * way for here, way in zip(state, ways, strict=True)]
         self._refine(times)
         for (place, _, _), value in zip(world.moving, state, strict=True):
             self.e[place] = value
