@@ -12,8 +12,14 @@ from gateway.inference.bundle.described import Calibration, Confidence
 from gateway.inference.bundle.files import BUNDLE_FILE, BundleError
 from gateway.inference.bundle.manifest import TagSpec, load_bundle
 from gateway.inference.bundle.tokenizer import TagCodec
-from gateway.inference.decoding.confidence import log_odds, looked_up, scaled
-from gateway.inference.decoding.decode import OutputMask, OutputRange
+from gateway.inference.decoding.confidence import (
+    concentration,
+    like_training,
+    log_odds,
+    looked_up,
+    scaled,
+)
+from gateway.inference.decoding.decode import DecodedOutput, OutputMask, OutputRange
 from gateway.inference.messages import Answer, Cycle, Propose
 from gateway.inference.serving.engine import Engine
 from gateway.inference.training.calibrate import Answers, alarms, answers, calibration, familiarity
@@ -32,6 +38,26 @@ def overconfident(seed: int, count: int = 4000) -> Answers:
     said = rng.uniform(0.05, 0.995, count)
     true = [scaled(log_odds(float(sure)), 2.0, -0.4) for sure in said]
     return Answers(said, rng.uniform(size=count) < true)
+
+
+def test_an_answer_is_as_sure_as_its_least_sure_output_less_what_was_masked_out() -> None:
+    sure = DecodedOutput(raw=1, value=Fraction(1), masked_out=0.0, concentration=0.75)
+    masked = DecodedOutput(raw=1, value=Fraction(1), masked_out=0.5, concentration=0.9)
+
+    assert concentration([sure]) == pytest.approx(0.75)
+    assert concentration([sure, masked]) == concentration([masked, sure]) == pytest.approx(0.45)
+
+
+def test_the_ends_of_what_training_saw_are_like_it_and_what_lies_beyond_is_not() -> None:
+    manifest = msgspec.structs.replace(load_bundle(TWO).manifest, familiarity=None)
+    ends = [tuple(map(float, spec.trained)) for spec in manifest.inputs]
+    acting = [float(spec.trained[0]) for spec in manifest.outputs]
+
+    for at, (low, high) in enumerate(ends):
+        values = [first for first, _ in ends]
+        for value, like in ((low, True), (high, True), (low - 1e-3, False), (high + 1e-3, False)):
+            values[at] = value
+            assert like_training(manifest, values, acting, None) is like
 
 
 def test_the_temperature_that_answers_were_drawn_with_is_found() -> None:
