@@ -207,6 +207,14 @@ def test_s16_a_gap_of_more_than_ten_steps_begins_the_windows_anew_and_a_jump_in_
     assert list(trips(tank, 80)) == []
 
 
+@pytest.mark.parametrize(("pause_s", "begun"), [(9.0, 0), (9.5, 1)])
+def test_s16_a_gap_of_ten_steps_is_bridged_and_none_that_is_longer(pause_s: float, begun: int) -> None:
+    tank = healthy(Tank())
+    tank.advance(pause_s)
+    assert bool(tank.step()) is not bool(begun)
+    assert tank.monitor.begun == begun
+
+
 def test_s16_a_short_pause_is_bridged_by_what_was_in_force_and_a_jump_in_it_trips() -> None:
     tank = healthy(Tank())
     tank.advance(4.0)
