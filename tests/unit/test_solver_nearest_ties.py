@@ -9,10 +9,13 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.core.decision import Proposal, Refused, RegisterValue, Repaired
+from gateway.core.decision import InForce, Proposal, Refused, RegisterValue, Repaired
+from gateway.core.restraint import Restraint
 from gateway.core.tag import TagDefinition, TagId, TagKind
+from gateway.solver.checking.predict import observe
 from gateway.solver.modules.compile import compile_module
 from gateway.solver.modules.module import Module
+from gateway.solver.repairing.domains import domains
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.workers.check import Checks
 from tests.unit.solver_demo import PATIENT
@@ -129,3 +132,19 @@ def test_s12_a_whole_number_that_is_not_named_stays() -> None:
         proposal=Proposal(values=values, by="model"),
     )
     assert isinstance(Checks(_pumps({}), PATIENT).check(request)[0].verdict, Refused)
+
+
+def test_s12_a_whole_number_has_a_least_change_as_well() -> None:
+    pumps = _pumps({"a": True})
+    a, b = TagId("A"), TagId("B")
+    now = (InForce(Fraction(5), 0.0),)
+    request = replace(STILL.request(), inputs={}, history={a: now, b: now}, held_s={a: 9.0, b: 9.0})
+    wanted = {tag: RegisterValue(tag, 8, Fraction(8)) for tag in (a, b)}
+
+    free, coarse = (
+        domains(pumps, observe(pumps, request), wanted, Restraint(least_change=least))
+        for least in ({}, {a: Fraction(2), b: Fraction(2)})
+    )
+
+    assert free == (((0, 10),), ((8, 8),))
+    assert coarse == (((0, 3), (5, 5), (7, 10)), ((8, 8),))
