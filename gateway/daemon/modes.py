@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
@@ -47,6 +48,7 @@ class Modes:
         self._writer, self._audit, self._state = writer, audit, state
         self._reporter, self._changed, self._model_digest = reporter, changed, model_digest
         self._bindings, self._taken_over = bindings, taken_over
+        self._left: Counter[PointId] = Counter()  # how often each was set to another mode than armed
 
     def unarmable(self, point: Point) -> str:
         """What no decision mends and only a person can, before the point may be armed; empty when nothing."""
@@ -83,24 +85,54 @@ class Modes:
         if mode is not Mode.ARMED:
             await self._leave_armed(point, mode, who)
             return ""
-        why = self.unarmable(point) or await self._taken_over(point) or self._not_armable(point)
+        name, before, left = point.settings.id, point.mode, self._left[point.settings.id]
+        why = self.unarmable(point) or await self._taken_over(point) or self._overtaken(point, left)
         if why:
-            return f"`{point.settings.id}` cannot be armed: {why}"
-        before = point.mode
-        await self._audit.append_event(
-            "mode", who, {"point": point.settings.id, "from": before.value, "to": mode.value}
-        )
-        self._state.set_mode(point.settings.id, mode, self._digests(point))
-        await self._state.flush()
+            return f"`{name}` cannot be armed: {why}"
+        facts = {"point": name, "from": before.value, "to": mode.value}
+        await self._audit.append_event("mode", who, facts)
+        why = self._overtaken(point, left)
+        if not why:
+            why = await self._kept_armed(point, left)
+        if why:
+            await self._not_after_all(point, why)
+            return f"`{name}` cannot be armed: {why}"
         point.first_write_due = True
         point.repairs.forget()
         point.mode, point.blocked = mode, ""
-        log.info("mode_changed", point=point.settings.id, mode=mode.value, was=before.value, by=who)
+        log.info("mode_changed", point=name, mode=mode.value, was=before.value, by=who)
         self._changed(point)
         return ""
 
+    def _overtaken(self, point: Point, left: int) -> str:
+        """What forbids arming by now, while it was being recorded: any path may disarm, and disarming wins."""
+        if self._left[point.settings.id] != left:
+            return f"it was set to {point.mode.value} meanwhile"
+        return self.unarmable(point) or self._not_armable(point)
+
+    async def _kept_armed(self, point: Point, left: int) -> str:
+        """Make durable that the point is armed, or why not; where that fails no start may arm it (S23)."""
+        name = point.settings.id
+        self._state.set_mode(name, Mode.ARMED, self._digests(point))
+        kept = False
+        try:
+            await self._state.flush()
+            why = self._overtaken(point, left)
+            kept = not why
+        finally:
+            if not kept:
+                self._state.set_mode(name, point.mode, self._digests(point))
+        if why:
+            await self._state.flush()
+        return why
+
+    async def _not_after_all(self, point: Point, why: str) -> None:
+        facts = {"point": point.settings.id, "to": point.mode.value, "why": why}
+        await self._audit.append_event("mode", "gateway", facts)
+
     async def _leave_armed(self, point: Point, mode: Mode, who: str) -> None:
         before, name = point.mode, point.settings.id
+        self._left[name] += 1
         point.mode, point.blocked = mode, f"mode is {mode.value}"
         self._state.set_mode(name, mode)
         await self._release(point, before)
@@ -132,16 +164,25 @@ class Modes:
             self._state.set_mode(point.settings.id, Mode.ARMED, self._digests(point))
             await self._state.flush()
 
-    async def rearm(self, point: Point) -> None:
-        """Back to armed by itself after a start, where the start rules allow it (S23)."""
+    async def rearm(self, point: Point, why_not: Callable[[], str]) -> str:
+        """Back to armed by itself after a start, where the start rules allow it (S23); why not, or "".
+
+        `why_not` says what those rules have against it now. It is asked again once arming is recorded.
+        """
+        if why := why_not():
+            return why
         await self._audit.append_event(
             "mode", "gateway", {"point": point.settings.id, "to": "armed", "why": "armed before the start"}
         )
+        if why := why_not():
+            await self._not_after_all(point, why)
+            return why
         point.first_write_due = True
         point.mode = Mode.ARMED
         point.blocked = ""
         log.info("point_rearmed", point=point.settings.id)
         self._changed(point)
+        return ""
 
     async def disarm(self, point: Point, why: str) -> None:
         """Armed may not go on, as after a change nobody requested (S19): advisory, with an alarm at once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import structlog
 
@@ -11,7 +11,7 @@ from gateway.config.model import GatewayConfig
 from gateway.core.clock import Clock
 from gateway.core.decision import DecisionRecord, Mode, PointId
 from gateway.core.errors import LinkError, StorageError
-from gateway.core.tag import TagId
+from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import TagStore
 from gateway.daemon.binding import Bindings
 from gateway.daemon.modes import Modes
@@ -27,9 +27,13 @@ from gateway.storage.state import DurableState
 log = structlog.get_logger().bind(component="rearm")
 
 _LOOK_S = 0.2
-_GIVE_UP_S = 600.0
+_GIVE_UP_S = 600.0  # beside `rearm_after`
 _HOUR_S = 3600.0
 _NEWEST = 50  # decisions; what is confirmed is remembered well within a second
+
+
+async def _until_next_look() -> None:
+    await asyncio.sleep(_LOOK_S)
 
 
 class Rearming:
@@ -50,11 +54,15 @@ class Rearming:
         bindings: Bindings,
         take_over: TakeOver,
         audit: AuditLog,
+        pause: Callable[[], Awaitable[None]] = _until_next_look,
     ) -> None:
+        """`pause` ends when it is time to look at a point again."""
         self._config, self._clock, self._points, self._rules = config, clock, points, rules
         self._store, self._writer, self._state, self._modes = store, writer, state, modes
         self._model_digest, self._bindings, self._take_over = model_digest, bindings, take_over
-        self._audit = audit
+        self._audit, self._pause = audit, pause
+        self._good_since: dict[PointId, float] = {}  # since when nothing spoke against it
+        store.observe(self._seen)
 
     async def run(self) -> None:
         """Never ends by itself: a point that may not be armed again waits for a person."""
@@ -64,31 +72,48 @@ class Rearming:
                     tasks.create_task(self._look_after(point), name=f"rearm-{point.settings.id}")
             await asyncio.Event().wait()
 
+    def _seen(self, tag: TagId, value: TagValue) -> None:
+        """An input that is not Good, if only between two looks, begins `rearm_after` anew."""
+        if self._good_since and not value.status.is_plain_good:
+            for point in self._points.values():
+                if tag in point.settings.inputs:
+                    self._good_since.pop(point.settings.id, None)
+
+    def _due(self, point: Point) -> bool:
+        """Whether it still waits: no person decided otherwise, and nobody had changed the outputs."""
+        return point.mode is Mode.SHADOW and self._state.point(point.settings.id).armed_before
+
     async def _look_after(self, point: Point) -> None:
-        good_since: float | None = None
-        told = ""
-        give_up = self._clock.monotonic() + _GIVE_UP_S
-        while self._clock.monotonic() < give_up and point.mode is Mode.SHADOW:
-            await asyncio.sleep(_LOOK_S)
-            why = self._why_not(point) or await self._asked_plc(point)
-            if point.mode is not Mode.SHADOW or not self._state.point(point.settings.id).armed_before:
-                return  # a person decided otherwise meanwhile, or somebody had changed the outputs
-            if why:
-                good_since = None
+        name, told = point.settings.id, ""
+        give_up = self._clock.monotonic() + _GIVE_UP_S + point.settings.rearm_after_s
+        while self._due(point):
+            if self._clock.monotonic() >= give_up:
+                log.warning("not_rearmed", point=name, why=told)
+                break
+            await self._pause()
+            why = self._why_not(point) or await self._asked_plc(point) or await self._tried(point)
+            if why and self._due(point):
+                self._good_since.pop(name, None)
                 if why != told:
-                    log.info("not_rearmed_yet", point=point.settings.id, why=why)
+                    log.info("not_rearmed_yet", point=name, why=why)
                 told = why
-                continue
-            now = self._clock.monotonic()
-            good_since = now if good_since is None else good_since
-            if now - good_since >= point.settings.rearm_after_s and not self._why_not(point):
-                try:
-                    await self._modes.rearm(point)
-                except StorageError as exc:  # what cannot be recorded does not count: later, perhaps
-                    good_since, told = None, str(exc)
-                    log.warning("not_rearmed_yet", point=point.settings.id, why=told)
-                    continue
-                return
+        self._good_since.pop(name, None)
+
+    async def _tried(self, point: Point) -> str:
+        """Arm it where nothing spoke against it for long enough; what did at last, or ""."""
+        now = self._clock.monotonic()
+        since = self._good_since.setdefault(point.settings.id, now)
+        if now - since < point.settings.rearm_after_s:
+            return ""
+        try:
+            return await self._modes.rearm(point, lambda: self._why_no_longer(point))
+        except StorageError as exc:  # what cannot be recorded does not count: later, perhaps
+            return str(exc)
+
+    def _why_no_longer(self, point: Point) -> str:
+        if point.settings.id not in self._good_since:
+            return "an input was not Good for a moment"
+        return self._why_not(point)
 
     async def _asked_plc(self, point: Point) -> str:
         """What the PLC itself says against it. Outputs that somebody changed while we were away end it (S19).
@@ -101,11 +126,14 @@ class Rearming:
             return f"the PLC's working values cannot be read: {exc}"
         last_confirmed = self._state.point(point.settings.id).last_confirmed
         moved = moved_since(working, last_confirmed)
-        if moved and await self._wrote_it(point, working, last_confirmed):
-            moved = ""
-        if moved:
+        unknown = never_confirmed(point.settings.outputs, last_confirmed)
+        if (moved or unknown) and await self._wrote_it(point, working, last_confirmed):
+            moved = unknown = ""
+        if moved and self._due(point):  # a person who armed it meanwhile takes what is in force
             await self._modes.unrequested(point, moved)
-        return moved or self._take_over.foreign(point, working)
+        if not working.remote:
+            return "the PLC is in local: switch it to remote"
+        return moved or unknown or self._take_over.foreign(point, working)
 
     async def _wrote_it(
         self, point: Point, working: WorkingState, last_confirmed: Mapping[TagId, int]
@@ -118,6 +146,8 @@ class Rearming:
         return written_since((entry.record for entry in newest), working, last_confirmed)
 
     def _why_not(self, point: Point) -> str:
+        if not self._due(point):
+            return "it no longer waits to be armed again"
         memory = self._state.point(point.settings.id)
         starts = self._state.starts_within(_HOUR_S, self._clock.utc_ns())
         limit = self._config.gateway.starts_per_hour
@@ -153,6 +183,12 @@ def moved_since(working: WorkingState, last_confirmed: Mapping[TagId, int]) -> s
         for tag, value in working.values.items()
         if tag in last_confirmed and value.raw != last_confirmed[tag]
     )
+
+
+def never_confirmed(outputs: Iterable[TagId], last_confirmed: Mapping[TagId, int]) -> str:
+    """Which output the PLC never confirmed a value of, in words: an unknown history is the worst (S23)."""
+    unknown = next((tag for tag in outputs if tag not in last_confirmed), None)
+    return f"no value of `{unknown}` was ever confirmed: only a person may arm it" if unknown else ""
 
 
 def written_since(
