@@ -105,7 +105,7 @@ class Modes:
         return ""
 
     def _overtaken(self, point: Point, left: int) -> str:
-        """What forbids arming by now, while it was being recorded: any path may disarm, and disarming wins."""
+        """What forbids arming since it began to be recorded: any path may disarm, and disarming wins."""
         if self._left[point.settings.id] != left:
             return f"it was set to {point.mode.value} meanwhile"
         return self.unarmable(point) or self._not_armable(point)

@@ -9,7 +9,7 @@ import structlog
 
 from gateway.config.model import GatewayConfig
 from gateway.core.clock import Clock
-from gateway.core.decision import DecisionRecord, Mode, PointId
+from gateway.core.decision import DecisionRecord, Mode, PointId, WriteOutcome
 from gateway.core.errors import LinkError, StorageError
 from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import TagStore
@@ -29,6 +29,7 @@ log = structlog.get_logger().bind(component="rearm")
 _LOOK_S = 0.2
 _GIVE_UP_S = 600.0  # beside `rearm_after`
 _HOUR_S = 3600.0
+_SURELY_NOT_CARRIED_OUT = (WriteOutcome.REFUSED, WriteOutcome.FAILED)
 _NEWEST = 50  # decisions; what is confirmed is remembered well within a second
 
 
@@ -111,9 +112,8 @@ class Rearming:
             return str(exc)
 
     def _why_no_longer(self, point: Point) -> str:
-        if point.settings.id not in self._good_since:
-            return "an input was not Good for a moment"
-        return self._why_not(point)
+        broken = point.settings.id not in self._good_since
+        return self._why_not(point) or ("an input was not Good for a moment" if broken else "")
 
     async def _asked_plc(self, point: Point) -> str:
         """What the PLC itself says against it. Outputs that somebody changed while we were away end it (S19).
@@ -203,8 +203,10 @@ def written_since(
         block = {value.tag: value.raw for value in record.written}
         if record.mode is not Mode.ARMED or record.what_if or not block:
             continue
+        if record.write_outcome in _SURELY_NOT_CARRIED_OUT:
+            continue
         if block == in_force:
             return True
-        if block == last_confirmed:
+        if block == last_confirmed or record.write_outcome is WriteOutcome.CONFIRMED:
             return False
     return False
