@@ -153,13 +153,12 @@ class Rearming:
         limit = self._config.gateway.starts_per_hour
         before = ArmedBefore(
             armed=memory.armed_before,
-            rule_set_digest=memory.digests.get("rule_set", ""),
-            model_digest=memory.digests.get("model", ""),
+            rule_set_digest=memory.digests.get("rule_set"),
+            model_digest=memory.digests.get("model"),
             starts_last_hour=starts,
             starts_limit=limit if isinstance(limit, int) else None,
         )
-        armed_with = memory.digests.get("binding", "")
-        if armed_with != self._bindings.digest(point.settings.id):
+        if memory.digests.get("binding") != self._bindings.digest(point.settings.id):
             return "another binding sheet was signed since it was armed"
         return (
             self._modes.unarmable(point)

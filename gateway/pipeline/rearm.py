@@ -16,8 +16,8 @@ class ArmedBefore:
     """What was true when the point was last armed, from durable state."""
 
     armed: bool
-    rule_set_digest: str
-    model_digest: str
+    rule_set_digest: str | None  # None: not known, which is no digest's like
+    model_digest: str | None
     starts_last_hour: int
     starts_limit: int | None  # None: lifted, which only the demo's configuration does
 

@@ -6,194 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.config.model import GatewayConfig
-from gateway.core.clock import Deadline
-from gateway.core.decision import DecisionRecord, Mode, PointId, WriteOutcome
-from gateway.core.errors import LinkBrokenError, StorageError
+from gateway.core.decision import Mode, WriteOutcome
 from gateway.core.quality import StatusCode
-from gateway.daemon.binding import Bindings
-from gateway.daemon.modes import Modes
-from gateway.daemon.readback import ReadBack
-from gateway.daemon.rearming import Rearming
-from gateway.daemon.reporting import Reporter
-from gateway.daemon.takeover import TakeOver
 from gateway.pipeline.history import OutputHistory
 from gateway.pipeline.lane import Ordered
 from gateway.pipeline.rules import RulesInForce
-from gateway.protocols.modbus.handover import WorkingState
-from gateway.storage.audit import AuditLog
-from gateway.storage.state import DurableState
-from tests.fakes.pipeline import LEVEL, PUMP, PUMP_PV, STATUS, House, pump
+from tests.fakes.pipeline import LEVEL, PUMP, PUMP_PV, STATUS, pump
+from tests.unit.rearming_rig import DIGESTS, LOOK_S, LOOKS, TANK, Rig, State
 from tests.unit.test_daemon_takeover import decided, working
-
-TANK = PointId("tank")
-LOOK_S = 0.5
-LOOKS = 7  # the first that finds nothing against it, and 3 s of `rearm_after`
-DIGESTS = {"rule_set": "digest-1", "model": "model-1", "binding": "sheet-1"}
-
-
-class Sheet:
-    """A signed binding sheet."""
-
-    void, name = "", "sheet-1"
-
-    def why_not(self, _point: PointId) -> str:
-        return self.void
-
-    def digest(self, _point: PointId) -> str:
-        return self.name
-
-
-class Log:
-    """An audit log in memory. `problem` makes it refuse; `meanwhile` happens while it appends or reads."""
-
-    def __init__(self) -> None:
-        self.acts: list[tuple[str, str, dict[str, str]]] = []
-        self.newest_first: list[DecisionRecord] = []
-        self.problem = ""
-        self.meanwhile: Callable[[], None] = lambda: None
-        self.asked_for: list[PointId | None] = []
-
-    async def append_event(self, kind: str, who: str, facts: dict[str, str]) -> None:
-        await asyncio.sleep(0)
-        self.meanwhile()
-        if self.problem:
-            raise StorageError(self.problem)
-        self.acts.append((kind, who, facts))
-
-    async def recent(self, limit: int, point: PointId | None = None) -> list[SimpleNamespace]:
-        await asyncio.sleep(0)
-        self.meanwhile()
-        self.asked_for.append(point)
-        if self.problem:
-            raise StorageError(self.problem)
-        return [SimpleNamespace(record=record) for record in self.newest_first[:limit]]
-
-
-class State(DurableState):
-    """Durable where nothing is written; `problem` makes that fail."""
-
-    problem_now = ""
-    meanwhile: Callable[[], None] = staticmethod(lambda: None)
-
-    async def flush(self) -> None:
-        await asyncio.sleep(0)
-        self.meanwhile()
-        if self.problem_now:
-            raise StorageError(self.problem_now)
-
-
-class Plc:
-    """What the PLC says of itself, or that it does not answer."""
-
-    owner = epoch = 1
-
-    def __init__(self) -> None:
-        self.says: WorkingState | None = working(pump(40))
-        self.asked = 0
-        self.meanwhile: Callable[[], None] = lambda: None
-
-    async def read_working(self, deadline: Deadline) -> WorkingState:
-        del deadline
-        self.asked += 1
-        await asyncio.sleep(0)
-        self.meanwhile()
-        if self.says is None:
-            raise LinkBrokenError("plc", "reset")
-        return self.says
-
-
-class Rig:
-    """A gateway that has just started; its point was armed before, with 40 % confirmed last."""
-
-    def __init__(self, folder: Path) -> None:
-        self.house, self.audit, self.plc, self.sheet = House(), Log(), Plc(), Sheet()
-        self.point, self.clock = self.house.point, self.house.clock
-        self.point.mode, self.point.blocked = Mode.SHADOW, "after a start"
-        self.state = State(folder / "state.json")
-        self.state.set_mode(TANK, Mode.ARMED, DIGESTS)
-        self.state.confirm(TANK, {PUMP: 400}, 0)
-        self.state.record_start(self.clock.utc_ns())
-        self.published: list[Mode] = []
-        self.between: dict[int, Callable[[], None]] = {}  # what happens before that look, of all
-        self.looks = self._allowed = 0
-        self._more = asyncio.Event()
-        self.started: asyncio.Task[None] | None = None
-        self.rearming = self._built()
-
-    def _built(self) -> Rearming:
-        house, bindings = self.house, cast("Bindings", self.sheet)
-        points, audit = {TANK: self.point}, cast("AuditLog", self.audit)
-        read_back = ReadBack(points, house.store, house.writer, self.clock)
-        take_over = TakeOver(points, {TANK: self.plc}, read_back, self.clock)
-        self.reporter = Reporter(
-            clock=self.clock,
-            definitions=house.store.definitions,
-            audit=audit,
-            state=self.state,
-            publish_decision=lambda _view: None,
-            publish_alarm=lambda _alarm: None,
-            publish_point=lambda _point: None,
-        )
-        common: dict[str, Any] = {
-            "clock": self.clock, "points": points, "rules": house.rules, "store": house.store,
-            "writer": house.writer, "audit": audit, "state": self.state,
-            "model_digest": lambda _point: "model-1", "bindings": bindings,
-        }  # fmt: skip
-        self.modes = Modes(
-            **common,
-            reporter=self.reporter,
-            changed=lambda point: self.published.append(point.mode),
-            taken_over=take_over.why_not,
-        )
-        config = SimpleNamespace(gateway=SimpleNamespace(starts_per_hour=3))
-        self.config = config
-        return Rearming(
-            **common,
-            config=cast("GatewayConfig", config),
-            modes=self.modes,
-            take_over=take_over,
-            pause=self._pause,
-        )
-
-    async def _pause(self) -> None:
-        while self.looks >= self._allowed:
-            self._more.clear()
-            await self._more.wait()
-        self.looks += 1
-        self.clock.advance(LOOK_S)
-        self.between.get(self.looks, lambda: None)()
-
-    async def look(self, times: int) -> Mode:
-        """The mode after so many more looks, or after fewer where it no longer waits."""
-        self._allowed = self.looks + times
-        self._more.set()
-        if self.started is None:
-            self.started = asyncio.create_task(self.rearming.run())
-        for _ in range(20 * times + 20):
-            await asyncio.sleep(0)
-        assert not self.started.done(), "a point that waits ends nothing"
-        return self.point.mode
-
-    async def told(self, times: int = LOOKS + 3) -> str:
-        """What is said against arming, which does not happen."""
-        with capture_logs() as logs:
-            assert await self.look(times) is Mode.SHADOW
-        return "; ".join(str(entry["why"]) for entry in logs if entry["event"] == "not_rearmed_yet")
-
-    def remembers(self, **digests: str) -> None:
-        self.state.set_mode(TANK, Mode.ARMED, DIGESTS | digests)
-
-    def person(self, mode: Mode) -> None:
-        """Somebody sets another mode, as `Modes` does at once."""
-        self.point.mode = mode
-        self.state.set_mode(TANK, mode, DIGESTS)
 
 
 @pytest.fixture
@@ -289,6 +113,13 @@ AGAINST: list[tuple[Callable[[Rig], object], str]] = [
     (lambda rig: _says(rig, epoch=9), "the PLC obeys owner 1 in epoch 9"),
     (lambda rig: setattr(rig.plc, "says", None), "the PLC's working values cannot be read"),
 ]
+
+
+@pytest.mark.parametrize("kind", ["rule_set", "model", "binding"])
+async def test_s23_armed_with_nobody_knows_what_is_never_armed_again(rig: Rig, kind: str) -> None:
+    digests = {name: digest for name, digest in DIGESTS.items() if name != kind}
+    rig.state.set_mode(TANK, Mode.ARMED, digests)
+    assert "since it was armed" in await rig.told()
 
 
 @pytest.mark.parametrize(("spoil", "words"), AGAINST, ids=[words for _, words in AGAINST])
@@ -416,7 +247,9 @@ async def test_s19_where_the_log_cannot_be_read_nobody_can_say_that_it_was_us(ri
     rig.plc.says = working(pump(45))
     rig.audit.newest_first = [decided(45)]
     rig.audit.problem = "audit log cannot be read"
-    assert await rig.look(LOOKS) is Mode.SHADOW
+    with capture_logs() as logs:
+        assert await rig.look(LOOKS) is Mode.SHADOW
+    assert [e["problem"] for e in logs if e["event"] == "audit_unread"] == [rig.audit.problem]
     assert "unrequested" in rig.reporter.alarms["point:tank"].cause
 
 
