@@ -55,15 +55,15 @@ class Log:
         self.asked_for: list[PointId | None] = []
 
     async def append_event(self, kind: str, who: str, facts: dict[str, str]) -> None:
-        await asyncio.sleep(0)
         self.meanwhile()
+        await asyncio.sleep(0)
         if self.problem:
             raise StorageError(self.problem)
         self.acts.append((kind, who, facts))
 
     async def recent(self, limit: int, point: PointId | None = None) -> list[SimpleNamespace]:
-        await asyncio.sleep(0)
         self.meanwhile()
+        await asyncio.sleep(0)
         self.asked_for.append(point)
         if self.problem:
             raise StorageError(self.problem)
@@ -77,8 +77,8 @@ class State(DurableState):
     meanwhile: Callable[[], None] = staticmethod(lambda: None)
 
     async def flush(self) -> None:
-        await asyncio.sleep(0)
         self.meanwhile()
+        await asyncio.sleep(0)
         if self.problem_now:
             raise StorageError(self.problem_now)
 
@@ -96,8 +96,8 @@ class Plc:
     async def read_working(self, deadline: Deadline) -> WorkingState:
         del deadline
         self.asked += 1
-        await asyncio.sleep(0)
         self.meanwhile()
+        await asyncio.sleep(0)
         if self.says is None:
             raise LinkBrokenError("plc", "reset")
         return self.says
@@ -119,6 +119,7 @@ class Rig:
         self.looks = self._allowed = 0
         self._more = asyncio.Event()
         self.started: asyncio.Task[None] | None = None
+        self.others: list[asyncio.Task[object]] = []  # what others do meanwhile
         self.rearming = self._built()
 
     def _built(self) -> Rearming:
