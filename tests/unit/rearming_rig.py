@@ -22,7 +22,7 @@ from gateway.daemon.reporting import Reporter
 from gateway.daemon.takeover import TakeOver
 from gateway.protocols.modbus.handover import WorkingState
 from gateway.storage.audit import AuditLog
-from gateway.storage.state import DurableState
+from gateway.storage.state import DurableState, GatewayMemory
 from tests.fakes.pipeline import PUMP, House, pump
 from tests.unit.test_daemon_takeover import working
 
@@ -74,6 +74,7 @@ class State(DurableState):
     """Durable where nothing is written; `problem` makes that fail."""
 
     problem_now = ""
+    durable = GatewayMemory()  # what a start would find
     meanwhile: Callable[[], None] = staticmethod(lambda: None)
 
     async def flush(self) -> None:
@@ -81,6 +82,7 @@ class State(DurableState):
         await asyncio.sleep(0)
         if self.problem_now:
             raise StorageError(self.problem_now)
+        self.durable = self.memory
 
 
 class Plc:

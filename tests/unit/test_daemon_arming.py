@@ -81,6 +81,7 @@ async def test_s23_what_forbids_arming_meanwhile_is_obeyed_and_no_start_arms_it(
     assert Mode.ARMED not in rig.published
     memory = rig.state.point(TANK)
     assert (memory.mode, memory.armed_before) == (rig.point.mode, False)
+    assert TANK not in rig.state.durable.points or rig.state.durable.points[TANK] == memory
 
 
 @pytest.mark.parametrize("part", ["audit", "state"])
