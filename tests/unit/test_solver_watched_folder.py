@@ -230,7 +230,28 @@ async def test_what_is_no_plain_file_blocks_nobody(tmp_path: Path, monkeypatch: 
             refused = ("pipe", "folder", "device", "socket", "loop")
             await h.until(lambda: all(h.states().get(name) == "refused" for name in refused))
         assert "not a regular file" in h.because("device")
-        assert "nothing" not in h.states()
+        await h.until(lambda: h.states().get("nothing") == "refused")
+        assert "it is a link to `missing`, where nothing is" in h.because("nothing")
+        (h.folder / "missing").write_bytes(TANK)
+        (h.folder / "nothing.json").unlink()
+        await h.until(lambda: "nothing" not in h.states())
+
+
+async def test_s24_a_module_whose_link_leads_nowhere_stays_in_force_and_the_link_is_told(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as h:
+        (h.folder / "target").write_bytes(LOWER)
+        (h.folder / "limit.json").symlink_to("target")
+        await h.until(lambda: "lower-level-limit" in h.ids())
+        (h.folder / "target").unlink()
+        await h.until(lambda: "where nothing is" in h.because("lower-level-limit"))
+        assert h.states()["lower-level-limit"] == "active"
+        report = h.folder / "limit.refused.txt"
+        await h.until(lambda: report.exists() and "where nothing is" in report.read_text())
+        (h.folder / "target").write_bytes(LOWER)
+        await h.until(lambda: not h.because("lower-level-limit"))
+        assert "lower-level-limit" in h.ids()
 
 
 async def test_a_huge_file_is_refused_by_its_size_and_not_read(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_file_is_gone_only_when_it_stays_away() -> None:
 def test_reader_takes_links_and_refuses_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(GOOD.data)
     (tmp_path / "link.json").symlink_to("target")
-    (tmp_path / "nothing.json").symlink_to("missing")
+    (tmp_path / "nothing.json").symlink_to("missing/\n\udc80")
     (tmp_path / "folder.json").mkdir()
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "here.json").symlink_to("there.json")
@@ -97,10 +97,28 @@ def test_reader_takes_links_and_refuses_what_is_no_file(tmp_path: Path) -> None:
     found = FolderReader(tmp_path).read(again=False)
 
     assert found is not None
-    assert set(found) == {"link.json", "folder.json", "pipe.json", "here.json", "there.json"}
+    links = {"link.json", "nothing.json", "here.json", "there.json"}
+    assert set(found) == links | {"folder.json", "pipe.json"}
     assert found["link.json"] == GOOD
     assert "regular file" in found["pipe.json"].problem
     assert "symbolic links" in found["here.json"].problem
+    assert found["nothing.json"].problem == r"it is a link to `missing/\n\udc80`, where nothing is"
+
+
+# Else a module would be refused that is only being taken out.
+def test_a_link_taken_out_between_two_calls_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "link.json").symlink_to("missing")
+    look = Path.stat
+
+    def taken_out(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if follow_symlinks:
+            (tmp_path / "link.json").unlink(missing_ok=path != tmp_path / "link.json")
+        return look(path, follow_symlinks=follow_symlinks)
+
+    reader = FolderReader(tmp_path)
+    monkeypatch.setattr(reader, "_found", lambda: (1, 1))
+    monkeypatch.setattr(Path, "stat", taken_out)
+    assert reader.read(again=False) == {}
 
 
 def test_a_lost_folder_is_not_a_folder_of_lost_files(tmp_path: Path) -> None:

@@ -142,9 +142,7 @@ class FolderReader:
             return None
         found: dict[str, Content] = {}
         for name in names:
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # taken out between the two calls, or a link to nothing
+            with contextlib.suppress(FileNotFoundError):  # taken out between the two calls
                 if is_module_name(name):
                     found[name] = self._file(name, again=again)
                 else:
@@ -166,7 +164,11 @@ class FolderReader:
     def _file(self, name: str, *, again: bool) -> Content:
         path = self._folder / name
         try:
-            link, stamps = path.lstat(), path.stat()
+            link = path.lstat()
+            try:
+                stamps = path.stat()
+            except FileNotFoundError:  # raised once more where the link itself is gone by now
+                return unreadable(f"it is a link to `{_harmless(str(path.readlink()))}`, where nothing is")
         except FileNotFoundError:
             raise
         except OSError as exc:  # a loop of links, a folder nobody may look into
@@ -264,14 +266,17 @@ def _may_hold_a_module(name: str) -> bool:
 
 def _shown(name: str) -> str:
     """An odd name as people and programs can see it: no control character, no broken text, not too long."""
-    text = "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in name
-    )
-    text = text.replace("/", "_")
+    text = _harmless(name).replace("/", "_")
     if len(text.encode()) > _NAME_BYTES:
         mark = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
         text = text.encode()[:100].decode(errors="ignore") + f"~{mark}{SUFFIX}"
     return text
+
+
+def _harmless(text: str) -> str:
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text
+    )
 
 
 def _stamps(found: os.stat_result) -> tuple[int, ...]:
