@@ -21,6 +21,7 @@ from gateway.cli.identify import identifying
 from gateway.cli.model import files as model_files
 from gateway.cli.model import golden as model_golden
 from gateway.cli.model import holding as model_holding
+from gateway.cli.model import sealing as model_sealing
 from gateway.cli.model import serving as model_serving
 from gateway.cli.module import analyzing, compiling, schema, tables
 from gateway.cli.options import AsJson, Point, Socket, named_before_the_verb
@@ -44,6 +45,7 @@ app.add_typer(schema.app)
 model_serving.register(model_files.app)
 model_holding.register(model_files.app)
 model_golden.register(model_files.app)
+model_sealing.register(model_files.app)
 app.add_typer(model_files.app)
 app.add_typer(compiling.key_app)
 app.command("analyze")(analyzing.analyze_file)
