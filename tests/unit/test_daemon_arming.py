@@ -132,3 +132,49 @@ async def test_a_mode_that_was_left_before_forbids_no_arming(rig: Rig) -> None:
     assert not await rig.modes.set_mode(rig.point, Mode.ADVISORY, "otto")
     assert not await armed(rig)
     assert rig.point.mode is Mode.ARMED
+
+
+async def test_peoples_acts_are_in_the_audit_log_word_for_word(rig: Rig) -> None:
+    assert not await armed(rig)
+    assert rig.point.blocked == ""
+    assert not await rig.modes.set_mode(rig.point, Mode.ADVISORY, "otto")
+    assert not await rig.modes.stop_writes("anna", resume=False)
+    assert not await rig.modes.stop_writes("anna", resume=True)
+    await rig.modes.unrequested(rig.point, "`P.SP` became 70")
+    assert not await rig.modes.acknowledge("point:tank", "otto")
+    assert rig.audit.acts == [
+        ("mode", "anna", {"point": TANK, "from": "shadow", "to": "armed"}),
+        ("mode", "otto", {"point": TANK, "from": "armed", "to": "advisory"}),
+        ("stop-writes", "anna", {"resume": "false"}),
+        ("stop-writes", "anna", {"resume": "true"}),
+        ("unrequested", "gateway", {"point": TANK, "why": "`P.SP` became 70"}),
+        ("mode", "gateway", {"point": TANK, "from": "advisory", "to": "shadow"}),
+        ("acknowledge", "otto", {"source": "point:tank", "cause": "unrequested: `P.SP` became 70"}),
+    ]
+
+
+async def test_an_alarm_of_no_point_is_acknowledged_as_it_stands(rig: Rig) -> None:
+    told = {"cause": "away", "consequence": "nothing new", "action": "mount it"}
+    rig.reporter.raise_alarm("folder:constraints", active=True, acknowledged=False, **told)
+    assert rig.modes.holds("folder:constraints") == ""
+    assert not await rig.modes.acknowledge("folder:constraints", "otto")
+    alarm = rig.reporter.alarms["folder:constraints"]
+    assert (alarm.active, alarm.acknowledged) == (True, True)
+    assert {name: getattr(alarm, name) for name in told} == told
+
+
+async def test_who_acknowledges_nothing_is_told_all_that_stands(rig: Rig) -> None:
+    for source in ("folder:constraints", "audit"):
+        rig.reporter.raise_alarm(
+            source, active=True, acknowledged=False, cause="it", consequence="so", action="mend it"
+        )
+    said = "no alarm stands for `point:tank`; standing: `audit`, `folder:constraints`"
+    assert await rig.modes.acknowledge("point:tank", "otto") == said
+
+
+# S27: an engineer agreed that another model goes on; what was armed counts with that one after a start.
+@pytest.mark.parametrize("mode", [Mode.ARMED, Mode.SHADOW])
+async def test_s23_agreeing_to_another_model_counts_only_for_an_armed_point(rig: Rig, mode: Mode) -> None:
+    rig.point.mode = mode
+    await rig.modes.armed_under(rig.point)
+    assert rig.state.point(TANK).armed_before is (mode is Mode.ARMED)
