@@ -1,6 +1,6 @@
 """One small mistake at a time in a Python file: a comparison, a sign, a number off by one, a branch.
 
-Texts of errors, annotations and decorators are left alone: nothing a proof rests on is in them.
+Texts of errors, log lines, annotations and decorators are left alone: nothing a proof rests on is in them.
 """
 
 from __future__ import annotations
@@ -77,6 +77,10 @@ def _not_judged(node: ast.AST) -> list[ast.AST]:  # noqa: PLR0911  # one return 
         case ast.Call(func=ast.Name(id="cast"), args=[first, *_]):
             return [first]
         case ast.ImportFrom() | ast.Import():
+            return [node]
+        case (
+            ast.Call(func=ast.Attribute(value=ast.Name(id="log"))) | ast.Assign(targets=[ast.Name(id="log")])
+        ):
             return [node]
         case _:
             return []

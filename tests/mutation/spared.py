@@ -14,6 +14,7 @@ _NO_CHANGE = "a change of nothing never comes so far"
 _ONE_SIDE = "a value is rounded towards whatever lies on that side of it"
 _A_SETTING = "Z3 gives the same answers with either setting, with one sooner"
 _FOR_PEOPLE = "a name that people read in logs and task lists"
+_ANY_OTHER = "only whether the count is another one is looked at"
 _ALWAYS_TOLD = "something speaks against it before it is given up"
 _ROOM = "Z3 is told how many there are; room for one more is not looked at"
 
@@ -53,8 +54,10 @@ SPARED: dict[str, dict[str, str]] = {
         "self._kept[value.tag] = (1 if difference > 0 else -1, now) [Gt -> GtE]": _NO_CHANGE,
         "move = _Move(by > 0, corrected) [Gt -> GtE]": _NO_CHANGE,
     },
+    "daemon/modes": {
+        "self._left[name] += 1 [1 -> 2]": _ANY_OTHER,
+    },
     "daemon/rearming": {
-        "log = structlog.get_logger().bind(component=\"rearm\") ['rearm' -> 'rearm~']": _FOR_PEOPLE,
         "name, told = point.settings.id, \"\" ['' -> '~']": _ALWAYS_TOLD,
         'tasks.create_task(self._look_after(point), name=f"rearm-{point.settings.id}") '
         "['rearm-' -> 'rearm-~']": _FOR_PEOPLE,

@@ -42,6 +42,7 @@ TESTS = {
     ),
     "pipeline/rearm": ("tests/unit/test_pipeline_rearm.py", REARMING),
     "daemon/rearming": (REARMING, "tests/unit/test_daemon_takeover.py"),
+    "daemon/modes": ("tests/unit/test_daemon_arming.py", REARMING, "tests/unit/test_daemon_modes.py"),
 }
 # One of each kind that a proof, or a start (S23), would suffer from most.
 TELLING = {
@@ -67,6 +68,7 @@ def test_the_mutator_makes_every_kind_of_mistake_and_each_is_another_program() -
     source = (
         'def f(a: "int", b=-1):\n'
         '    """A sentence."""\n'
+        '    log.info("said", number=1)\n'
         "    if a < b and not b:\n"
         "        raise ValueError(a + 1)\n"
         '    return a * 2 if a in (True, "x") else g("two words")\n'

@@ -178,3 +178,25 @@ async def test_s23_agreeing_to_another_model_counts_only_for_an_armed_point(rig:
     rig.point.mode = mode
     await rig.modes.armed_under(rig.point)
     assert rig.state.point(TANK).armed_before is (mode is Mode.ARMED)
+
+
+async def test_what_was_armed_again_by_itself_has_nothing_against_it(rig: Rig) -> None:
+    assert await rig.modes.rearm(rig.point, lambda: "") == ""
+    assert rig.point.mode is Mode.ARMED
+
+
+async def test_s16_what_is_latched_names_who_must_do_what(rig: Rig) -> None:
+    rig.state.latch(TANK, "the checkers differ")
+    assert rig.modes.unarmable(rig.point) == (
+        "the checkers differ; find the cause, then an engineer acknowledges it with `o3ctl ack point:tank`"
+    )
+
+
+async def test_what_can_be_recorded_nowhere_is_in_force_and_says_so(rig: Rig) -> None:
+    rig.audit.problem, rig.state.problem_now = "full", "full, too"
+    said = (
+        r"^writes are stopped, but the audit log does not have it \(full\) and a restart would not know it "
+    )
+    with pytest.raises(StorageError, match=said + r"\(full, too\)$"):
+        await rig.modes.stop_writes("otto", resume=False)
+    assert rig.state.writes_stopped
