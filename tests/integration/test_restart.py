@@ -13,15 +13,27 @@ from pathlib import Path
 import pytest
 from pymodbus.client import AsyncModbusTcpClient
 
+from gateway.core.clock import SystemClock
+from gateway.core.decision import DecisionRecord, Mode, WriteOutcome
+from gateway.link.messages import DecisionView
 from gateway.plantsim.plc import Block, Status
 from gateway.protocols.modbus.block import BlockHead, compose, successor
+from gateway.storage.audit import AuditLog
+from gateway.storage.offline import verify_file
+from gateway.storage.reading import AuditEvent
 from tests.integration.house import POINT, House, tell
-from tests.integration.recorded import blocks
+from tests.integration.picture import Picture
+from tests.integration.recorded import CONTROL_VALID, PUMP, SEQUENCE, blocks
 
 pytestmark = pytest.mark.integration
 
 BLOCK_ADDRESS = 100
 REARM_S = 3.0  # of the demo
+LEASE_S = 3.0
+RAMP_S = 10.0  # of the PLC's fallback, over the whole range
+HIGH_M = 3.0  # well above what the PLC's fallback pumps down to: it goes to full speed and stays there
+FULL_SPEED = 1000  # 0.1 %
+OUTPUTS = ("TK1.P101.SP", "TK1.H101.CMD", "TK1.M101.STAGE")
 
 
 @contextlib.asynccontextmanager
@@ -63,6 +75,118 @@ async def killed(house: House) -> None:
     assert house.daemon is not None
     house.daemon.send_signal(signal.SIGKILL)
     await house.daemon.wait()
+
+
+def decided_since(picture: Picture, utc_ns: int) -> list[DecisionView]:
+    """Decisions made since then, in order."""
+    return [view for view in picture.decisions.values() if view.at_ns > utc_ns]
+
+
+async def audited(house: House) -> tuple[list[DecisionRecord], list[AuditEvent]]:
+    """Every decision and every act on record, the oldest first; of a gateway that has ended."""
+    path = house.state / "audit.sqlite"
+    report = verify_file(path, lambda _seen, _total: None)
+    assert report.intact, report
+    log = AuditLog(path, SystemClock())
+    await log.start()
+    try:
+        records, acts = await log.recent(10_000), await log.events(10_000)
+    finally:
+        await log.aclose()
+    return [audited.record for audited in reversed(records)], list(reversed(acts))
+
+
+def values_on_record(records: list[DecisionRecord]) -> list[tuple[int, ...]]:
+    """What armed decisions may have sent, in order."""
+    surely_not_sent = (WriteOutcome.REFUSED, WriteOutcome.FAILED)
+    return [
+        tuple(next(value.raw for value in record.written if value.tag == tag) for tag in OUTPUTS)
+        for record in records
+        if record.mode is Mode.ARMED and record.written and record.write_outcome not in surely_not_sent
+    ]
+
+
+def values_of(sent: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The outputs of the blocks that took or kept control."""
+    return [block[PUMP : PUMP + len(OUTPUTS)] for block in sent if block[CONTROL_VALID]]
+
+
+def in_order(few: list[tuple[int, ...]], many: list[tuple[int, ...]]) -> bool:
+    """Whether each of the few has one of its own among the many, in the same order."""
+    left = iter(many)
+    return all(one in left for one in few)
+
+
+async def given_back(house: House) -> tuple[int, ...]:
+    """The outputs that the PLC's own fallback has come to rest on once the lease has run out."""
+    took = await house.panel.until(
+        lambda words: words[1] & (Status.IN_CONTROL | Status.FALLBACK) == Status.FALLBACK, LEASE_S + 2
+    )
+    tell(f"the PLC fell back by itself {took:.1f} s after the kill")
+    await house.panel.until(lambda words: words[4] == FULL_SPEED, RAMP_S + 2)
+    return tuple((await house.panel.inputs())[4:7])
+
+
+async def armed_again(house: House) -> int:
+    """Started, at first in shadow without a write, and armed by nobody's hand; UTC ns of the start."""
+    before, seen = blocks(house.proxy.sent()), len(house.proxy.chunks)
+    started_ns, started = time.time_ns(), time.monotonic()
+    await house.start_daemon()
+    await house.until(lambda p: bool(decided_since(p, started_ns)), 60, "a decision again")
+    assert decided_since(house.picture, started_ns)[0].mode == "shadow"
+    assert blocks(house.proxy.sent()) == before
+    await house.until(
+        lambda p: any(view.write_outcome == "confirmed" for view in decided_since(p, started_ns)),
+        90,
+        "armed again by itself",
+    )
+    tell(f"armed again by itself {time.monotonic() - started:.1f} s after the start")
+    since = [chunk for chunk in house.proxy.chunks[seen:] if chunk.direction == "to_server"]
+    first_write = next(chunk.at for chunk in since if blocks(chunk.passed))
+    assert first_write - since[0].at >= REARM_S  # inputs cannot be Good for longer than they are read
+    modes = [view.mode for view in decided_since(house.picture, started_ns)]
+    assert modes == ["shadow"] * modes.count("shadow") + ["armed"] * modes.count("armed")
+    await house.until(lambda p: p.mode == "armed" and p.in_control, 10, "armed and in control")
+    return started_ns
+
+
+def written_as_recorded(records: list[DecisionRecord], sent: list[tuple[int, ...]]) -> None:
+    """Every block is on record before it went out, and every write said to be confirmed went out."""
+    assert in_order(values_of(sent), values_on_record(records))
+    confirmed = sum(record.write_outcome is WriteOutcome.CONFIRMED for record in records)
+    assert 1 <= confirmed <= len(values_of(sent))
+
+
+@pytest.mark.timeout(240)
+async def test_s23_a_gateway_killed_in_control_arms_itself_again_from_what_the_plc_left_in_force(
+    tmp_path: Path,
+) -> None:
+    async with House(tmp_path, level_m=HIGH_M) as house:
+        at = time.monotonic()
+        await house.arm()
+        await house.until(
+            lambda p: sum(d.write_outcome == "confirmed" for d in p.since(at)) >= 3, 30, "three writes"
+        )
+        await killed(house)
+        in_force = await given_back(house)
+        first_life = blocks(house.proxy.sent())
+        restarted_ns = await armed_again(house)
+        await house.stop_daemon()
+
+        sent = blocks(house.proxy.sent())
+        second_life = sent[len(first_life) :]
+        assert second_life[0][CONTROL_VALID] == 1
+        assert values_of(second_life)[0] == in_force  # the first write
+        assert len({block[SEQUENCE] for block in sent}) == len(sent)  # over both lives nothing was repeated
+        records, acts = await audited(house)
+        assert {*house.picture.decisions} <= {record.id for record in records}
+        written_as_recorded([r for r in records if r.received_utc_ns < restarted_ns], first_life)
+        written_as_recorded([r for r in records if r.received_utc_ns > restarted_ns], second_life)
+        told = [(act.kind, act.who, act.what.get("why")) for act in acts if act.at_utc_ns > restarted_ns]
+        assert told[0][:2] == ("start", "gateway")
+        assert ("mode", "gateway", "armed before the start") in told
+        await house.close()
+        assert house.violations() == []
 
 
 @pytest.mark.timeout(240)
