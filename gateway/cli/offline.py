@@ -37,6 +37,27 @@ def file_bytes(path: Path) -> bytes:
         fail(f"o3ctl: `{path}` cannot be read: {exc.strerror or exc}")
 
 
+def folder_bytes(folder: Path, but: Path) -> tuple[dict[Path, bytes], list[str]]:
+    """A folder's module files but for one, as the gateway reads them; and why others cannot be read.
+
+    A link to where nothing is, a folder or a device under a module's name cannot.
+    """
+    from gateway.solver.in_force.watcher import FolderReader  # noqa: PLC0415  # watchfiles
+
+    found = FolderReader(folder).read(again=True)
+    if found is None:
+        fail(f"o3ctl: `{folder}` cannot be read")
+    read: dict[Path, bytes] = {}
+    unread: list[str] = []
+    for name, content in sorted(found.items()):
+        path = folder / name
+        if content.problem:
+            unread.append(f"{path}: {content.problem}")
+        elif path.resolve() != but.resolve():
+            read[path] = content.data
+    return read, unread
+
+
 def tags_of(data: bytes, csv: Path | None, config: Path | None) -> Tags:
     """Tags from a table or a configuration, else as the module itself says they are."""
     if csv is not None and config is not None:

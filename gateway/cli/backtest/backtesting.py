@@ -104,19 +104,19 @@ def stretcher_of(
 
 
 def _named(file: Path, against: Path) -> list[tuple[bytes, str]]:
-    """The modules of a file or folder, but for the one that is judged."""
-    from gateway.cli.offline import fail, file_bytes  # noqa: PLC0415
-    from gateway.solver.in_force.watcher import is_module_name  # noqa: PLC0415  # watchfiles
+    """The modules of a file or folder, but for the one that is judged; what cannot be read ends the verb."""
+    from gateway.cli.offline import fail, file_bytes, folder_bytes  # noqa: PLC0415
 
     if against.is_file():
         return [(file_bytes(against), against.name)]
     if not against.is_dir():
         fail(f"o3ctl: `{against}` is no module and no folder")
-    return [
-        (file_bytes(path), path.name)
-        for path in sorted(against.iterdir())
-        if path.is_file() and is_module_name(path.name) and path.resolve() != file.resolve()
-    ]
+    read, unread = folder_bytes(against, file)
+    if unread:
+        fail(
+            "\n".join([*unread, "nothing is judged with only some of the rules: mend these or take them out"])
+        )
+    return [(data, path.name) for path, data in read.items()]
 
 
 def _in_force(folder: Path) -> list[tuple[bytes, str]]:

@@ -110,17 +110,14 @@ def _active(
     """The modules of a folder but the file itself, by id; and what of it cannot be read as one."""
     from gateway.cli import offline  # noqa: PLC0415
     from gateway.solver.errors import ModuleRefusedError  # noqa: PLC0415
-    from gateway.solver.in_force.watcher import is_module_name  # noqa: PLC0415
 
     if not folder.is_dir():
         offline.fail(f"o3ctl: `{folder}` is no folder")
     found: dict[str, Module] = {}
-    unread: list[str] = []
-    for path in sorted(folder.iterdir()):
-        if not path.is_file() or not is_module_name(path.name) or path.resolve() == file.resolve():
-            continue
+    read, unread = offline.folder_bytes(folder, file)
+    for path, data in read.items():
         try:
-            module = _module(offline.file_bytes(path), path, tags, config)
+            module = _module(data, path, tags, config)
         except ModuleRefusedError as exc:
             unread.append(f"{path}:{exc.problems[0].line}: {exc.problems[0].problem}")
             continue

@@ -123,6 +123,28 @@ def test_analyze_does_not_pass_over_a_file_that_is_no_module(tmp_path: Path) -> 
     assert "not known conflicts    not compared with what is no module:" in found.stdout
 
 
+# It may be a rule that the gateway has in force from before.
+def test_analyze_says_which_link_leads_nowhere_and_that_it_was_not_compared(tmp_path: Path) -> None:
+    active = tmp_path / "active"
+    active.mkdir()
+    module = heaters(tmp_path, terminal=list(TERMINAL), horizon=8)
+    (active / "heaters.json").symlink_to(module)  # itself, which is not held against itself
+    fine = ran(module, "--against", active)
+    (active / "gone.json").symlink_to(tmp_path / "nowhere.json")
+    (active / "loop.json").symlink_to(active / "loop.json")
+    (active / "folder.json").mkdir()
+
+    found = ran(module, "--against", active, "--json")
+
+    assert fine.exit_code == 0, fine.stdout
+    assert found.exit_code == 1
+    told = [f["said"] for f in json.loads(found.stdout)["findings"] if f["level"] == "unknown"]
+    before = f"not compared with what is no module: {active}/"
+    assert f"{before}gone.json: it is a link to `{tmp_path}/nowhere.json`, where nothing is" in told
+    assert f"{before}folder.json: it is not a regular file" in told
+    assert any(said.startswith(f"{before}loop.json: ") for said in told)
+
+
 def test_analyze_over_budget_says_so_and_is_not_fine() -> None:
     found = ran(BUFFER_TANK, "--budget", "0.1", "--tags", DEMO_TAGS)
 

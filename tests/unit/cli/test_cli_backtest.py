@@ -170,6 +170,24 @@ def test_since_point_and_against_choose_what_is_judged(tmp_path: Path) -> None:
     log.close()
 
 
+# Judged with only some of the rules, a proposal may be called permitted that the others refuse.
+def test_against_a_folder_with_a_link_to_nowhere_judges_nothing_and_says_why(tmp_path: Path) -> None:
+    write_log(tmp_path / "audit.sqlite", steady(3))
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "tank.json").symlink_to(BUFFER_TANK)
+    assert judged(tmp_path, LOWER_LEVEL, "--against", rules)["against"] == ["buffer-tank"]
+    (rules / "gone.json").symlink_to(tmp_path / "nowhere.json")
+
+    status, said = run(LOWER_LEVEL, "--since", EVER, "--state-dir", tmp_path, "--against", rules)
+
+    assert status == 1
+    assert said.splitlines() == [
+        f"{rules}/gone.json: it is a link to `{tmp_path}/nowhere.json`, where nothing is",
+        "nothing is judged with only some of the rules: mend these or take them out",
+    ]
+
+
 def test_several_processes_count_as_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_log(tmp_path / "audit.sqlite", steady(12))
     alone = judged(tmp_path, changed(tmp_path, *TIGHTER), "--jobs", "1")
