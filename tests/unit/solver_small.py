@@ -96,7 +96,7 @@ def document(*rules: Mapping[str, object], id: str = "small", **more: object) ->
     """A module as data; `variables` in `more` are joined with the usual ones."""
     changed = more.pop("variables", {})
     assert isinstance(changed, dict)
-    variables = {**VARIABLES, **{n: {**VARIABLES.get(n, {}), **v} for n, v in changed.items()}}
+    variables = {n: {**VARIABLES.get(n, {}), **changed.get(n, {})} for n in {**VARIABLES, **changed}}
     return {
         "id": id,
         "revision": 1,
