@@ -72,6 +72,15 @@ async def somebody_else_drives(house: House, pump_raw: int) -> AsyncIterator[Non
         client.close()
 
 
+async def in_control_for_a_while(house: House) -> None:
+    """Armed, with writes confirmed: the first of them is remembered durably when the third is made."""
+    at = time.monotonic()
+    await house.arm()
+    await house.until(
+        lambda p: sum(view.write_outcome == "confirmed" for view in p.since(at)) >= 3, 30, "three writes"
+    )
+
+
 async def killed(house: House) -> None:
     assert house.daemon is not None
     house.daemon.send_signal(signal.SIGKILL)
@@ -162,11 +171,7 @@ async def test_s23_a_gateway_killed_in_control_arms_itself_again_from_what_the_p
     tmp_path: Path,
 ) -> None:
     async with House(tmp_path, level_m=HIGH_M) as house:
-        at = time.monotonic()
-        await house.arm()
-        await house.until(
-            lambda p: sum(d.write_outcome == "confirmed" for d in p.since(at)) >= 3, 30, "three writes"
-        )
+        await in_control_for_a_while(house)
         await killed(house)
         in_force = await given_back(house)
         first_life = blocks(house.proxy.sent())
@@ -194,7 +199,7 @@ async def test_s23_outputs_changed_by_hand_while_the_gateway_was_dead_leave_it_u
     tmp_path: Path,
 ) -> None:
     async with House(tmp_path) as house:
-        await house.arm()
+        await in_control_for_a_while(house)
         await killed(house)
         before = (await house.panel.inputs())[4]
         async with somebody_else_drives(house, before + 60 if before < 900 else before - 60):
