@@ -34,27 +34,15 @@ def parses(data: bytes) -> bool:
 
 
 def listed(folder: Path) -> dict[str, str]:
-    """Digests of the modules in a folder, by a reader of its own; what is no plain file is `_ODD`."""
+    """Digests of modules in a folder, by a reader of its own; no plain file, or a link to none, is `_ODD`."""
     found: dict[str, str] = {}
     for name in os.listdir(folder):  # noqa: PTH208  # not the watcher's own way
         path = folder / name
         if name.endswith(".json") and not name.isprintable():
             found[name.replace("\n", "\\n")] = _ODD  # told under a harmless name
-        elif not is_module_name(name) or (path.is_symlink() and not _there(path)):
-            continue
-        else:
+        elif is_module_name(name):
             found[name] = sha256(path.read_bytes()).hexdigest() if path.is_file() else _ODD
     return found
-
-
-def _there(path: Path) -> bool:
-    try:
-        path.stat()
-    except FileNotFoundError:
-        return False
-    except OSError:  # a loop of links is there, and is no file
-        return True
-    return True
 
 
 class Play:
