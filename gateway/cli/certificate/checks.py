@@ -227,14 +227,26 @@ def _texts(done: Verification, document: Mapping[str, Any], wanted: Wanted) -> d
         if wrong:
             problem = f"module text {min(wrong)[:12]} is missing, changed, or belongs to no rule set here"
         elif wanted.modules is not None:
-            there = {_sha256(path.read_bytes()) for path in wanted.modules.glob("*.json")}
-            missing = sorted(digest[:12] for digest in needed - there)
-            problem = f"no module in `{wanted.modules}` has the digest {missing[0]}" if missing else ""
+            there, unread = _digests(wanted.modules)
+            if missing := needed - there:
+                problem = f"no module in `{wanted.modules}` has the digest {min(missing)[:12]}{unread}"
             said = f"{len(needed)} of the same digest in `{wanted.modules}`"
     except (KeyError, TypeError, AttributeError, OSError, UnicodeEncodeError) as exc:
         problem = f"the module texts cannot be read: {exc!r}"
     done.add("modules", problem, said)
     return texts
+
+
+def _digests(folder: Path) -> tuple[set[str], str]:
+    """Of a folder's module texts, and which of them cannot be read, for the end of a sentence."""
+    found: set[str] = set()
+    unread = ""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.add(_sha256(path.read_bytes()))
+        except OSError as exc:
+            unread += f"; `{path.name}` there cannot be read: {exc.strerror}"
+    return found, unread
 
 
 def _derived(done: Verification, document: Mapping[str, Any], texts: Mapping[str, str]) -> Derived | None:

@@ -44,6 +44,7 @@ def test_export_and_verify_as_a_person_types_them(state: State, keys: Keys, tmp_
     modules = tmp_path / "modules"
     modules.mkdir()
     (modules / "tank.json").write_bytes(BUFFER_TANK.read_bytes())
+    (modules / "other.json").symlink_to(tmp_path / "nothing")  # only what the certificate names is needed
     asked = ["certificate", "verify", str(certificate), "--solver", "z3", "--key", str(keys.public)]
     asked += ["--audit", str(state.audit), "--modules", str(modules), "--smt2", str(smt2)]
     done = CliRunner().invoke(app, asked)
@@ -59,6 +60,8 @@ def test_export_and_verify_as_a_person_types_them(state: State, keys: Keys, tmp_
     report = json.loads(said.output)
     assert [look["name"] for look in report["looks"] if look["good"] is False] == ["modules", "script file"]
     assert report["good"] is False
+    found = next(look for look in report["looks"] if look["name"] == "modules")
+    assert "; `other.json` there cannot be read: No such file or directory" in json.dumps(found)
 
 
 def test_a_solver_that_was_asked_for_and_is_missing_is_a_failure_and_else_a_remark(
