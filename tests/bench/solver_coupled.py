@@ -20,7 +20,8 @@ from rich.table import Table
 from gateway.solver.workers.check import Checks
 from tests.bench.naive import Naive
 from tests.bench.report import Figure, percentile
-from tests.bench.train import DELAY_S, HOLD_S, Train, requests, rule_set
+from tests.bench.synthetic import DELAY_S, HOLD_S
+from tests.bench.train import Train, requests, rule_set
 
 CHECKS = 200
 PATIENCE_S = 120.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -72,14 +72,7 @@ def tags(tanks: int) -> dict[TagId, TagDefinition]:
             ("P", "%", "0.1", True),
         ):
             tag = TagId(f"T{i}.{what}")
-            found[tag] = TagDefinition(
-                id=tag,
-                kind=TagKind.REAL,
-                unit=unit,
-                scale=Fraction(scale),
-                raw_range=(0, 65_535) if writable else (-32_768, 32_767),
-                writable=writable,
-            )
+            found[tag] = analog(tag, unit, scale, writable=writable)
     return found
 
 
@@ -106,27 +99,53 @@ def requests(family: Family, count: int, seed: int, *, may_repair: bool) -> Iter
             tag = TagId(f"T{i}.P")
             values.append(RegisterValue(tag, definitions[tag].counts(wanted), wanted))
             history[tag] = (InForce(before, 0.0),)
-            inputs[TagId(f"T{i}.L")] = _sample(round(level, 3))
-            inputs[TagId(f"T{i}.F")] = _sample(round(inflow, 2))
-        yield CheckRequest(
-            decision=DecisionId(f"d-{number}"),
-            point=PointId("tanks"),
-            generation=1,
-            inputs=inputs,
-            taken_at=NOW,
-            history=history,
-            held_s=dict.fromkeys(history, 1_000.0),
-            proposal=Proposal(values=tuple(values), by="model"),
-            carried=None,
-            hold_s=HOLD_S,
-            effect_delay_s=DELAY_S,
-            may_repair=may_repair,
-        )
+            inputs[TagId(f"T{i}.L")] = sample(round(level, 3))
+            inputs[TagId(f"T{i}.F")] = sample(round(inflow, 2))
+        yield asked(number, "tanks", inputs, history, values, may_repair=may_repair)
 
 
-def _sample(value: float) -> TagValue:
+def analog(tag: TagId, unit: str, scale: str, *, writable: bool) -> TagDefinition:
+    """A tag of one register."""
+    return TagDefinition(
+        id=tag,
+        kind=TagKind.REAL,
+        unit=unit,
+        scale=Fraction(scale),
+        raw_range=(0, 65_535) if writable else (-32_768, 32_767),
+        writable=writable,
+    )
+
+
+def sample(value: float) -> TagValue:
+    """A good reading, 50 ms old."""
     return TagValue(
         value=value, status=StatusCode.Good, source_ts_ns=None, server_ts_ns=0, confirmed_at=NOW - 0.05
+    )
+
+
+def asked(
+    number: int,
+    point: str,
+    inputs: Mapping[TagId, TagValue],
+    history: Mapping[TagId, tuple[InForce, ...]],
+    values: Sequence[RegisterValue],
+    *,
+    may_repair: bool = False,
+) -> CheckRequest:
+    """A decision without a state carried in, its outputs in force for long."""
+    return CheckRequest(
+        decision=DecisionId(f"d-{number}"),
+        point=PointId(point),
+        generation=1,
+        inputs=inputs,
+        taken_at=NOW,
+        history=history,
+        held_s=dict.fromkeys(history, 1_000.0),
+        proposal=Proposal(values=tuple(values), by="model"),
+        carried=None,
+        hold_s=HOLD_S,
+        effect_delay_s=DELAY_S,
+        may_repair=may_repair,
     )
 
 

@@ -17,16 +17,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gateway.core.decision import DecisionId, PointId, Proposal, RegisterValue
+from gateway.core.decision import RegisterValue
 from gateway.core.ports import CheckRequest, InForce
-from gateway.core.quality import StatusCode
-from gateway.core.tag import TagDefinition, TagId, TagKind, TagValue
+from gateway.core.tag import TagDefinition, TagId, TagValue
 from gateway.solver.modules.compile import compile_module
 from gateway.solver.rules.ruleset import RuleSet
+from tests.bench.synthetic import analog, asked, sample
 
 STAGES = 7
-NOW = 1_000.0
-HOLD_S, DELAY_S = 1.2, 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +70,7 @@ def tags() -> dict[TagId, TagDefinition]:
             ("H", "%", "0.1", True),
         ):
             tag = TagId(f"S{i}.{what}")
-            found[tag] = TagDefinition(
-                id=tag,
-                kind=TagKind.REAL,
-                unit=unit,
-                scale=Fraction(scale),
-                raw_range=(0, 65_535) if writable else (-32_768, 32_767),
-                writable=writable,
-            )
+            found[tag] = analog(tag, unit, scale, writable=writable)
     return found
 
 
@@ -108,28 +99,9 @@ def requests(count: int, seed: int) -> Iterator[CheckRequest]:
             tag = TagId(f"S{i}.H")
             values.append(RegisterValue(tag, definitions[tag].counts(wanted), wanted))
             history[tag] = (InForce(before, 0.0),)
-            inputs[TagId(f"S{i}.T")] = _sample(round(temp, 2))
-            inputs[TagId(f"S{i}.F")] = _sample(round(load, 2))
-        yield CheckRequest(
-            decision=DecisionId(f"d-{number}"),
-            point=PointId("train"),
-            generation=1,
-            inputs=inputs,
-            taken_at=NOW,
-            history=history,
-            held_s=dict.fromkeys(history, 1_000.0),
-            proposal=Proposal(values=tuple(values), by="model"),
-            carried=None,
-            hold_s=HOLD_S,
-            effect_delay_s=DELAY_S,
-            may_repair=False,
-        )
-
-
-def _sample(value: float) -> TagValue:
-    return TagValue(
-        value=value, status=StatusCode.Good, source_ts_ns=None, server_ts_ns=0, confirmed_at=NOW - 0.05
-    )
+            inputs[TagId(f"S{i}.T")] = sample(round(temp, 2))
+            inputs[TagId(f"S{i}.F")] = sample(round(load, 2))
+        yield asked(number, "train", inputs, history, values)
 
 
 def _variables() -> dict[str, Mapping[str, object]]:

@@ -11,7 +11,7 @@ from gateway.core.decision import Permitted, Refused, Repaired
 from gateway.core.restraint import UNRESTRAINED, Restraint
 from tests.property.test_solver_permitted_next import RESTING, SAFE, TERMINAL, any_rule
 from tests.unit.solver_nearest import VALUES, H, Judged, P, R, S, block_of, nearness, one_step
-from tests.unit.solver_next import Here, rules
+from tests.unit.solver_next import anywhere, rules
 
 SEEDS, PROPOSALS = 40, 25  # a thousand cases
 GROUPS = 10
@@ -58,22 +58,7 @@ def test_s12_a_repair_is_found_whenever_one_exists_within_a_register_step_of_the
 
 def _plant(chance: random.Random) -> Judged:
     more = chance.choice([{}, {}, SAFE, TERMINAL, RESTING])
-    older = {"P": ((chance.randrange(7), 0.37),), "R": ((chance.randrange(7), 0.123),)}
-    both = {"P": ((chance.randrange(7), 0.0),), "H": ((chance.randrange(2), 0.0),)}
-    here = Here(
-        l=chance.choice([1.9, 2.0, 2.03, 2.1]),
-        k=chance.choice([1.9, 2.0, 2.1]),
-        n=chance.randrange(1, 8),
-        old={
-            "P": chance.randrange(8),
-            "R": chance.randrange(7),
-            "H": chance.randrange(2),
-            "S": chance.choice([0, 2, 3]),
-        },
-        older=chance.choice([{}, {}, older, both]),
-        held_s=chance.choice([10.0, 1_000.0]),
-        effect_delay_s=chance.choice([0.0, 0.3, 1.1]),
-    )
+    here = anywhere(chance, ["nothing", "nothing", "older", "both"])
     named = chance.choice([(), (H,), (H, S)])
     repair = {"h": H in named, "s": S in named}
     some = [any_rule(chance) for _ in range(chance.randrange(1, 4))]

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.unit.solver_next import ORDER, Enumerated, Here, rules
+from tests.unit.solver_next import ORDER, Enumerated, anywhere, rules
 
 BACKUP = [
     {"when": "l >= 2", "p": "ramp(0, 10)"},
@@ -56,22 +56,7 @@ def any_rule(chance: random.Random) -> str | dict[str, object]:
 def test_nothing_permitted_is_left_out_and_exact_answers_hold_nothing_else(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311  repeatable on purpose
     more = chance.choice([{}, {}, SAFE, TERMINAL, RESTING, RESTING])
-    older = {"P": ((chance.randrange(7), 0.37),), "R": ((chance.randrange(7), 0.123),)}
-    both = {"P": ((chance.randrange(7), 0.0),), "H": ((chance.randrange(2), 0.0),)}
-    here = Here(
-        l=chance.choice([1.9, 2.0, 2.03, 2.1]),
-        k=chance.choice([1.9, 2.0, 2.1]),
-        n=chance.randrange(1, 8),
-        old={
-            "P": chance.randrange(8),
-            "R": chance.randrange(7),
-            "H": chance.randrange(2),
-            "S": chance.choice([0, 2, 3]),
-        },
-        older=chance.choice([{}, older, both]),
-        held_s=chance.choice([10.0, 1_000.0]),
-        effect_delay_s=chance.choice([0.0, 0.3, 1.1]),
-    )
+    here = anywhere(chance, ["nothing", "older", "both"])
     found = Enumerated(rules(*(any_rule(chance) for _ in range(chance.randrange(2, 6))), **more), here)
     order = list(ORDER)
     chance.shuffle(order)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -24,6 +25,8 @@ from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.workers.check import millis_up
 from gateway.solver.workers.outlook import Outlook, Outlooks
 from tests.unit.solver_demo import PATIENT
+
+Acted = Mapping[str, tuple[tuple[int, float], ...]]  # count, seconds ago
 
 NOW = 1_000.0
 
@@ -90,7 +93,7 @@ class Here:
     k: float = 2.0
     n: int = 3
     old: Mapping[str, int] = field(default_factory=lambda: {"P": 4, "R": 4, "H": 0, "S": 0})  # counts
-    older: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)  # count, seconds ago
+    older: Acted = field(default_factory=dict)
     held_s: float = 1_000.0
     effect_delay_s: float = 0.3
 
@@ -126,6 +129,26 @@ class Here:
             effect_delay_s=self.effect_delay_s,
             may_repair=False,
         )
+
+
+def anywhere(chance: random.Random, acted: Sequence[str]) -> Here:
+    """A seeded situation; what acted before is chosen among `acted`, of "nothing", "older" and "both"."""
+    since: Acted = {"P": ((chance.randrange(7), 0.37),), "R": ((chance.randrange(7), 0.123),)}
+    both: Acted = {"P": ((chance.randrange(7), 0.0),), "H": ((chance.randrange(2), 0.0),)}
+    return Here(
+        l=chance.choice([1.9, 2.0, 2.03, 2.1]),
+        k=chance.choice([1.9, 2.0, 2.1]),
+        n=chance.randrange(1, 8),
+        old={
+            "P": chance.randrange(8),
+            "R": chance.randrange(7),
+            "H": chance.randrange(2),
+            "S": chance.choice([0, 2, 3]),
+        },
+        older={"nothing": {}, "older": since, "both": both}[chance.choice(acted)],
+        held_s=chance.choice([10.0, 1_000.0]),
+        effect_delay_s=chance.choice([0.0, 0.3, 1.1]),
+    )
 
 
 class Enumerated:

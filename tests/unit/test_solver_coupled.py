@@ -10,7 +10,8 @@ from gateway.solver.checking.predict import observe
 from gateway.solver.checking.simulate import Replay
 from gateway.solver.rules.interval import SCALE
 from gateway.solver.workers.check import Checks, millis_up
-from tests.bench.train import DELAY_S, HOLD_S, Train, requests, rule_set
+from tests.bench.synthetic import DELAY_S, HOLD_S
+from tests.bench.train import Train, requests, rule_set
 from tests.unit.solver_demo import PATIENT
 
 
