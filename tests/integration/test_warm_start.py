@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import statistics
@@ -37,16 +38,17 @@ def _spans(picture: Picture, seconds: float) -> bool:
     return bool(times) and times[-1] - times[0] >= seconds * 1e9
 
 
-async def _restarted(house: House) -> tuple[GatewayState, GatewayState, float]:
+async def _restarted(house: House, down_s: float = 0.0) -> tuple[GatewayState, GatewayState, float]:
     """The last state before, the first one after in which the model has proposed, and the stop's seconds.
 
-    The stop is from decision to decision.
+    The stop is from decision to decision; the daemon is down for `down_s` of it at least.
     """
     before = house.picture.gateway
     assert before is not None
     known = set(house.picture.decisions)
     last = max(view.at_ns for view in house.picture.decisions.values())
     await house.stop_daemon()
+    await asyncio.sleep(down_s)  # nothing to wait for but the clock: the length of the stop is the subject
     await house.start_daemon()
     await house.until(
         lambda p: (
@@ -93,10 +95,10 @@ async def test_the_first_decision_after_a_restart_finds_its_history_in_the_worke
 
 @pytest.mark.timeout(240)
 async def test_a_stop_of_more_than_five_cycles_forgets_the_history(tmp_path: Path) -> None:
-    cycle_s = 0.3  # no daemon starts within five of these
+    cycle_s = 0.3
     async with House(tmp_path / "house", bundles=_bundles(tmp_path, str(cycle_s))) as house:
         await house.until(lambda p: _spans(p, 12), 90, "a history of forty cycles")
-        before, after, stopped_s = await _restarted(house)
+        before, after, stopped_s = await _restarted(house, down_s=_LONGEST_GAP * cycle_s)
 
     assert stopped_s > _LONGEST_GAP * cycle_s
     kept_at_most = _engine(after, "proposals") * 5 * _TOKENS
