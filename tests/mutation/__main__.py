@@ -17,6 +17,7 @@ import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 import numpy as np
@@ -24,9 +25,11 @@ import pytest
 import z3
 
 from tests.mutation.mutator import Mutant, mutants
+from tests.mutation.touched import Chosen, Touching, Watch
 
 ROOT = Path(__file__).parents[2]
 _CPU_S = 60  # a mutant that never ends is noticed, too
+_WAIT_S = 30  # likewise one that waits for ever
 _MEMORY = 4 * 1024**3
 WARM = (np, z3)  # imported once, by the parent of all mutants
 
@@ -49,16 +52,16 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self._tree, str(self._path), "exec"), module.__dict__)  # noqa: S102  # our own source
 
 
-def survives(file: Path, tree: ast.Module, tests: Sequence[str]) -> bool:
+def survives(file: Path, tree: ast.Module, tests: Sequence[str], plugin: object | None = None) -> bool:
     """Whether all tests pass with the changed file. Blocks until a process has said so."""
     child = os.fork()
     if not child:
-        os._exit(_trial(file, tree, tests))
+        os._exit(_trial(file, tree, tests, [] if plugin is None else [plugin]))
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) == 0
 
 
-def _trial(file: Path, tree: ast.Module, tests: Sequence[str]) -> int:
+def _trial(file: Path, tree: ast.Module, tests: Sequence[str], plugins: Sequence[object]) -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S + 5))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -70,6 +73,7 @@ def _trial(file: Path, tree: ast.Module, tests: Sequence[str]) -> int:
         "-x",
         "-q",
         "--assert=plain",
+        f"--timeout={_WAIT_S}",
         "-p",
         "no:cacheprovider",
         "-p",
@@ -77,9 +81,27 @@ def _trial(file: Path, tree: ast.Module, tests: Sequence[str]) -> int:
         "--hypothesis-seed=0",
     ]
     try:
-        return int(pytest.main([*options, *tests]))
+        return int(pytest.main([*options, *tests], plugins=plugins))
     except BaseException:  # noqa: BLE001  # a changed file may fail in any way, at any place
         return 1
+
+
+def touching(file: Path, source: str, tests: Sequence[str]) -> Touching | None:
+    """Which tests enter which function of the file as it is; None where they fail."""
+    with TemporaryDirectory() as folder:
+        told = Path(folder, "told.json")
+        if not survives(file, ast.parse(source), tests, Watch(file, source, told)):
+            return None
+        return Touching(source, json.loads(told.read_text(encoding="utf-8")))
+
+
+def noticed(file: Path, mutant: Mutant, tests: Sequence[str], touched: Touching) -> bool:
+    """Whether a test fails: those that enter the changed function are asked first, then all together."""
+    first = touched.tests(mutant.line)
+    files = list(dict.fromkeys(name.partition("::")[0] for name in first))
+    return (bool(first) and not survives(file, mutant.tree, files, Chosen(first))) or not survives(
+        file, mutant.tree, tests
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,13 +113,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     file = given.file.resolve()
     source = file.read_text(encoding="utf-8")
-    if not survives(file, ast.parse(source), given.tests):
+    touched = touching(file, source, given.tests)
+    if touched is None:
         sys.stderr.write("the tests fail without any change\n")
         return 1
     chosen = [m for m in mutants(source) if not given.only or any(words in m.name for words in given.only)]
     found: list[Mutant] = []
     for mutant in chosen:
-        if survives(file, mutant.tree, given.tests):
+        if not noticed(file, mutant, given.tests, touched):
             found.append(mutant)
             sys.stderr.write(f"{file.name}:{mutant.line}: {mutant.name}\n")
     sys.stdout.write(json.dumps({"mutants": len(chosen), "survivors": [mutant.name for mutant in found]}))
