@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NewType
@@ -105,3 +106,16 @@ def number_text(value: float) -> str:
     if not isinstance(value, float) or "e" in text or "n" in text or text == "-0.0":
         return decimal_text(exact(value))
     return text.removesuffix(".0")
+
+
+_SPELLED = re.compile(r"-?[0-9]+(?:\.[0-9]+|/0*[1-9][0-9]*)?")
+
+
+def number_of(text: str) -> Fraction:
+    """The number behind a text of `decimal_text`; raises `ValueError` or `TypeError` for any other.
+
+    No exponents: `1e999999999` is short to write, and nobody can carry it.
+    """
+    if _SPELLED.fullmatch(text) is None:
+        raise ValueError(f"`{text[:40]}` is no number as records spell them")
+    return Fraction(text)

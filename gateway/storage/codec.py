@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +19,7 @@ from gateway.core.decision import CheckRequest, DecisionId, DecisionRecord, Mode
 from gateway.core.errors import StorageError
 from gateway.core.override import overrides_of
 from gateway.core.override import plain as overrides_to_plain
-from gateway.core.tag import TagId, TagValue, number_text
+from gateway.core.tag import TagId, TagValue, number_of, number_text
 from gateway.storage.codec_checks import examination_to_plain, spelt, with_examinations
 from gateway.storage.codec_parts import (
     decoding_from_plain,
@@ -195,7 +194,7 @@ def record_from_plain(plain: Mapping[str, Any]) -> DecisionRecord:
             generation=plain["generation"],
             rule_set_digest=plain["rule_set_digest"],
             model_digest=plain["model_digest"],
-            timings_ms={stage: float(Fraction(text)) for stage, text in plain["timings_ms"].items()},
+            timings_ms={stage: float(number_of(text)) for stage, text in plain["timings_ms"].items()},
             write_outcome=None if outcome is None else WriteOutcome(outcome),
             certificate_digest=plain["certificate_digest"],
             what_if=plain.get("what_if", False),
@@ -205,5 +204,5 @@ def record_from_plain(plain: Mapping[str, Any]) -> DecisionRecord:
             shortlist=shortlist_from_plain(plain["shortlist"]) if "shortlist" in plain else None,
         )
         return with_examinations(record, plain.get("examined"), plain.get("fallback"))
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
         raise StorageError(f"a stored decision record cannot be read: {exc!r}") from exc

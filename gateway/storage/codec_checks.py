@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 from gateway.core.decision import (
@@ -20,7 +19,7 @@ from gateway.core.decision import (
 from gateway.core.override import overrides_of
 from gateway.core.override import plain as overrides_to_plain
 from gateway.core.restraint import UNRESTRAINED, Restraint
-from gateway.core.tag import TagId, decimal_text
+from gateway.core.tag import TagId, decimal_text, number_of
 from gateway.storage.codec_parts import (
     finding_from_plain,
     finding_to_plain,
@@ -111,7 +110,7 @@ def _examination(record: DecisionRecord, plain: Mapping[str, Any]) -> Examinatio
         },
         taken_at=float(plain["taken_at"]),
         history={
-            TagId(tag): tuple(InForce(Fraction(value), float(ago)) for value, ago in entries)
+            TagId(tag): tuple(InForce(number_of(value), float(ago)) for value, ago in entries)
             for tag, entries in plain["history"].items()
         },
         held_s={TagId(tag): float(seconds) for tag, seconds in plain["held_s"].items()},
@@ -163,9 +162,9 @@ def _restraint_from_plain(plain: Mapping[str, Any] | None) -> Restraint:
     if plain is None:
         return UNRESTRAINED
     return Restraint(
-        least_change={TagId(tag): Fraction(least) for tag, least in plain["least_change"].items()},
+        least_change={TagId(tag): number_of(least) for tag, least in plain["least_change"].items()},
         kept_back={TagId(tag): side for tag, side in plain["kept_back"].items()},
-        margin=Fraction(plain["margin"]),
+        margin=number_of(plain["margin"]),
     )
 
 
@@ -187,7 +186,7 @@ def _state_from_plain(plain: Mapping[str, Any]) -> StateSet:
     return StateSet(
         at=float(plain["at"]),
         intervals={
-            tag: StateInterval(Fraction(low), Fraction(high))
+            tag: StateInterval(number_of(low), number_of(high))
             for tag, (low, high) in plain["intervals"].items()
         },
         since={

@@ -27,7 +27,7 @@ from gateway.core.decision import (
 )
 from gateway.core.guidance import Decoding
 from gateway.core.quality import StatusCode
-from gateway.core.tag import Scalar, TagId, TagValue, decimal_text, number_text
+from gateway.core.tag import Scalar, TagId, TagValue, decimal_text, number_of, number_text
 
 
 def decoding_to_plain(decoding: Decoding) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def decoding_from_plain(plain: Mapping[str, Any]) -> Decoding:
         guided=plain["guided"],
         because=plain["because"],
         attempts=plain["attempts"],
-        masked_out={TagId(tag): float(Fraction(text)) for tag, text in plain["masked_out"].items()},
+        masked_out={TagId(tag): float(number_of(text)) for tag, text in plain["masked_out"].items()},
     )
 
 
@@ -76,7 +76,7 @@ def shortlist_from_plain(plain: Mapping[str, Any]) -> Shortlist:
             PassedOver(
                 rank=each["rank"],
                 values=registers_from_plain(each["values"]),
-                confidence=None if each["confidence"] is None else float(Fraction(each["confidence"])),
+                confidence=None if each["confidence"] is None else float(number_of(each["confidence"])),
                 counterexample=counterexample_from_plain(each["counterexample"]),
             )
             for each in plain["passed_over"]
@@ -207,7 +207,7 @@ def proposal_from_plain(plain: Mapping[str, Any]) -> Proposal:
         values=registers_from_plain(plain["values"]),
         by=plain["by"],
         model_digest=plain["model_digest"],
-        confidence=None if confidence is None else float(Fraction(confidence)),
+        confidence=None if confidence is None else float(number_of(confidence)),
     )
 
 
@@ -218,7 +218,7 @@ def registers_to_plain(values: tuple[RegisterValue, ...]) -> list[dict[str, Any]
 
 def registers_from_plain(plain: list[Mapping[str, Any]]) -> tuple[RegisterValue, ...]:
     """The register values again."""
-    return tuple(RegisterValue(TagId(v["tag"]), int(v["raw"]), Fraction(v["value"])) for v in plain)
+    return tuple(RegisterValue(TagId(v["tag"]), int(v["raw"]), number_of(v["value"])) for v in plain)
 
 
 def tag_value_to_plain(value: TagValue) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def tag_value_from_plain(plain: Mapping[str, Any]) -> TagValue:
         status=StatusCode(plain["status"]),
         source_ts_ns=plain["source_ts_ns"],
         server_ts_ns=plain["server_ts_ns"],
-        confirmed_at=float("-inf") if confirmed is None else float(Fraction(confirmed)),
+        confirmed_at=float("-inf") if confirmed is None else float(number_of(confirmed)),
     )
 
 
@@ -273,7 +273,7 @@ def numbers_to_plain(numbers: Mapping[str, Fraction]) -> dict[str, str]:
 
 def numbers_from_plain(plain: Mapping[str, str]) -> dict[str, Fraction]:
     """The numbers again."""
-    return {name: Fraction(text) for name, text in plain.items()}
+    return {name: number_of(text) for name, text in plain.items()}
 
 
 def _margin_to_plain(margin: Fraction | None) -> str | None:
@@ -281,4 +281,4 @@ def _margin_to_plain(margin: Fraction | None) -> str | None:
 
 
 def _margin_from_plain(plain: str | None) -> Fraction | None:
-    return None if plain is None else Fraction(plain)
+    return None if plain is None else number_of(plain)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.tag import decimal_text, exact, number_text
+from gateway.core.tag import decimal_text, exact, number_of, number_text
 
 
 @given(st.integers(), st.integers(0, 40), st.integers(0, 40))
@@ -50,3 +50,17 @@ def test_a_number_has_the_text_of_its_shortest_decimal(value: float) -> None:
 def test_what_is_no_number_has_no_text(value: float) -> None:
     with pytest.raises((ValueError, OverflowError)):
         number_text(value)
+
+
+@given(st.fractions())
+def test_a_number_comes_back_from_its_text(value: Fraction) -> None:
+    assert number_of(decimal_text(value)) == value
+
+
+# An exponent of nine digits takes hours to write out; a record of one would hold up whoever reads it.
+@pytest.mark.parametrize(
+    "text", ["1e999999999", "1e3", "1/0", "1/00", "+1", " 1", "1_0", "1.", ".5", "\u0661", "nan", "", "1\n"]
+)
+def test_a_text_that_records_never_hold_is_no_number(text: str) -> None:
+    with pytest.raises(ValueError, match="is no number as records spell them"):
+        number_of(text)
