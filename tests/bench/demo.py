@@ -55,7 +55,7 @@ async def running_demo(folder: Path, *, armed: bool = True) -> AsyncIterator[Run
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await process.wait()
 
 

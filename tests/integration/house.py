@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -23,11 +22,12 @@ from pymodbus.client import AsyncModbusTcpClient
 from gateway.link.client import LinkClient
 from gateway.link.messages import Answer
 from gateway.plantsim.judge import Violation, violations
-from gateway.plantsim.plc import Panel
+from gateway.plantsim.plc import FALLBACK_LEVEL_M, Panel
 from gateway.protocols.mqtt.broker import demo_broker
 from gateway.protocols.opcua.passwords import hash_password
 from gateway.protocols.opcua.pki import demo_client
 from tests.integration.picture import Follower, Picture
+from tests.ports import free_ports
 from tests.recording_proxy import RecordingProxy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +35,9 @@ POINT = "buffer-tank"
 USER, PASSWORD = "engineer", "correct horse"  # a test's
 START_S = 60.0
 ARM_S = 60.0
+STOP_S = 10.0
+ANSWER_S = 120.0
+SLOWEST = 6  # a busy machine takes so many times as long as a quiet one: only a failure waits for the end
 DEADLINE_MS = 250  # instead of the demo's 100: a test machine shares its cores
 MODULES = {
     "solver": "gateway.solver.workers.worker",
@@ -84,7 +87,8 @@ class House:
             stack.push_async_callback(_cancelled, following)
             stack.push_async_callback(self.stop_daemon)
             await self.start_daemon()
-            await self.until(lambda p: p.last is not None, START_S, "a first decision")
+            async with self._level_held():
+                await self.until(lambda p: p.last is not None, START_S, "a first decision")
             self._stack = stack.pop_all()
         return self
 
@@ -98,11 +102,11 @@ class House:
         """What the Feed says."""
         return self.follower.picture
 
-    async def ask(self, verb: str, args: dict[str, Any] | None = None, **more: Any) -> Answer:  # noqa: ANN401
+    async def ask(self, verb: str, args: dict[str, Any] | None = None, *, user: str = "") -> Answer:
         """One question on a connection of its own."""
-        client = await LinkClient.connect(self.state / "run" / "o3.sock", "test")
+        client = await LinkClient.connect(self.state / "run" / "o3.sock", "test", ANSWER_S)
         try:
-            return await client.ask(verb, args, **more)
+            return await client.ask(verb, args, user=user, deadline_ms=1000 * ANSWER_S)
         finally:
             await client.aclose()
 
@@ -112,25 +116,41 @@ class House:
         assert answer.ok, answer.error
         return answer.result
 
-    async def until(self, holds: Callable[[Picture], bool], timeout_s: float, what: str) -> float:
-        """Seconds until the picture is so; fails with the last of everything when it does not get so."""
+    async def decided(self, args: dict[str, Any]) -> dict[str, Any]:
+        """A verdict; asked again while there was no time for one, as a busy machine has it."""
+        async with asyncio.timeout(ANSWER_S):
+            while True:
+                view: dict[str, Any] = await self.asked("decide", {"point": POINT, **args})
+                if view["outcome"] != "undetermined":
+                    return view
+
+    async def until(self, holds: Callable[[Picture], bool], usual_s: float, what: str) -> float:
+        """Seconds until the picture is so; fails with the last of everything when it does not get so.
+
+        `usual_s` is the most that a quiet machine needs.
+        """
         started = time.monotonic()
-        assert await self.follower.until(holds, timeout_s), self._told(what, timeout_s)
+        assert await self.follower.until(holds, SLOWEST * usual_s), self._told(what, SLOWEST * usual_s)
         return time.monotonic() - started
 
     async def arm(self) -> float:
         """Armed as an engineer would, as soon as that is allowed, and a first write confirmed."""
         started = time.monotonic()
+        await self.allowed_to_arm()
+        await self.until(lambda p: p.in_control and p.wrote(started), 15, "a confirmed write in control")
+        return time.monotonic() - started
+
+    async def allowed_to_arm(self) -> None:
+        """Signed and armed; a write may still have to come."""
+        started = time.monotonic()
         await self.sign()
         why = "nobody asked yet"
-        while why and time.monotonic() - started < ARM_S:
+        while why and time.monotonic() - started < SLOWEST * ARM_S:
             decided = len(self.picture.decisions)
             why = (await self.ask("mode", {"point": POINT, "mode": "armed"})).error
             if why:  # another decision brings other facts
                 await self.until(lambda p, n=decided: len(p.decisions) > n, 10, "one more decision")  # type: ignore[misc]
-        assert not why, self._told(f"armed ({why})", ARM_S)
-        await self.until(lambda p: p.in_control and p.wrote(started), 15, "a confirmed write in control")
-        return time.monotonic() - started
+        assert not why, self._told(f"armed ({why})", SLOWEST * ARM_S)
 
     async def sign(self) -> None:
         """The demo's binding sheet handed in, as an engineer would (S26)."""
@@ -150,14 +170,14 @@ class House:
             )
 
     async def stop_daemon(self, number: signal.Signals = signal.SIGTERM) -> float:
-        """Seconds from the signal to the end; killed after 10 s."""
+        """Seconds from the signal to the end; killed when that does not come."""
         process = self.daemon
         started = time.monotonic()
         if process is None or process.returncode is not None:
             return 0.0
         process.send_signal(number)
         try:
-            async with asyncio.timeout(10.0):
+            async with asyncio.timeout(SLOWEST * STOP_S):
                 await process.wait()
         except TimeoutError:
             os.killpg(process.pid, signal.SIGKILL)
@@ -172,7 +192,7 @@ class House:
             with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
                 if MODULES[part] in child.cmdline():
                     found.append(child)
-        return [child.pid for child in sorted(found, key=lambda child: child.pid)]
+        return [child.pid for child in sorted(found, key=lambda child: (child.create_time(), child.pid))]
 
     def kill(self, part: str) -> list[int]:
         """kill -9 of every process of a part."""
@@ -189,9 +209,36 @@ class House:
         """What the plant's own record says; whole only after `close`."""
         return violations(self.scan_log)
 
+    def logged(self, event: str) -> int:
+        """How often the daemon's log tells of an event."""
+        return self.log_file.read_text(errors="replace").count(f'"event":"{event}"')
+
     def log_tail(self, lines: int = 25) -> str:
         """The end of the daemon's log."""
         return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+
+    @asynccontextmanager
+    async def _level_held(self) -> AsyncIterator[None]:
+        """The level is what was asked for until the first decision, however long the daemon takes to start.
+
+        Else the PLC's own control would pump down meanwhile what is above its setpoint.
+        """
+        enough = asyncio.Event()
+
+        async def hold() -> None:
+            while not enough.is_set():
+                await self.panel.set(Panel.PRESET_LEVEL_MM, round(1000 * self._level_m))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.02):  # a scan of the PLC
+                        await enough.wait()
+
+        async with asyncio.TaskGroup() as tasks:
+            if self._level_m > FALLBACK_LEVEL_M:
+                tasks.create_task(hold(), name="level")
+            try:
+                yield
+            finally:
+                enough.set()
 
     def _told(self, what: str, timeout_s: float) -> str:
         p = self.picture
@@ -242,7 +289,7 @@ class House:
         )
         assert process.stdout is not None
         try:
-            async with asyncio.timeout(START_S):
+            async with asyncio.timeout(SLOWEST * START_S):
                 line = (await process.stdout.readline()).decode()
             yield int(line.rsplit(":", 1)[1])
         finally:
@@ -255,7 +302,7 @@ class Switches:
     """The plant's local panel and registers, by a Modbus client of their own: not through the proxy."""
 
     def __init__(self, port: int) -> None:
-        self._client = AsyncModbusTcpClient("127.0.0.1", port=port)
+        self._client = AsyncModbusTcpClient("127.0.0.1", port=port, timeout=START_S)
 
     async def set(self, switch: Panel, value: int) -> None:
         """Move one switch."""
@@ -270,15 +317,15 @@ class Switches:
         assert not reply.isError(), reply
         return list(reply.registers)
 
-    async def until(self, holds: Callable[[list[int]], bool], timeout_s: float) -> float:
-        """Seconds until the PLC's registers are so."""
+    async def until(self, holds: Callable[[list[int]], bool], usual_s: float) -> float:
+        """Seconds until the PLC's registers are so; `usual_s` is the most that a quiet machine needs."""
         started, words = time.monotonic(), [0]
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(SLOWEST * usual_s):
                 while not holds(words := await self.inputs()):  # noqa: ASYNC110  # registers give no event
                     await asyncio.sleep(0.01)
         except TimeoutError:
-            raise AssertionError(f"the PLC did not get so within {timeout_s:g} s: {words}") from None
+            raise AssertionError(f"the PLC did not get so within {SLOWEST * usual_s:g} s: {words}") from None
         return time.monotonic() - started
 
     async def aclose(self) -> None:
@@ -293,15 +340,6 @@ class Switches:
 def tell(figure: str) -> None:
     """A figure of this run, for whoever looks (`pytest -s`, or the report of a failure)."""
     sys.stdout.write(figure + "\n")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listened on a moment ago, all different."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 import psutil
 
 from gateway.plantsim.plc import Status
-from tests.integration.house import House
+from tests.integration.house import SLOWEST, House
 from tests.integration.picture import Picture
 from tests.integration.prober import Prober
 
@@ -67,11 +67,11 @@ async def kill_workers(house: House, prober: Prober, part: str, rounds: int, tol
     """One worker of a part each round; the others of the part are there before each."""
     found = Recoveries(f"{part} worker")
     for _ in range(rounds):
-        before, lost = house.pids(part), counter(house.picture, "solver_lost")
+        before, replaced = house.pids(part), house.logged("worker_replaced")
         at = time.monotonic()
         os.kill(before[0], signal.SIGKILL)
         took = await prober.next_correct(at, 20.0)
-        as_before = partial(_replaced, house, part=part, before=before, lost=lost)
+        as_before = partial(_replaced, house, part=part, before=before, replaced=replaced)
         await house.until(as_before, 30, f"the {part} part as before")
         await prober.next_correct(time.monotonic(), 20.0)
         told(found.note(took, prober.others(at)))
@@ -84,7 +84,7 @@ async def kill_daemon(house: House, prober: Prober, rounds: int, told: Told) -> 
     for _ in range(rounds):
         assert house.daemon is not None
         children = psutil.Process(house.daemon.pid).children(recursive=True)
-        named = {child.pid: " ".join(child.cmdline()) for child in children}
+        named = {child.pid: _named(child) for child in children}
         at = time.monotonic()
         house.daemon.kill()
         await house.daemon.wait()
@@ -93,7 +93,7 @@ async def kill_daemon(house: House, prober: Prober, rounds: int, told: Told) -> 
         took = await prober.next_correct(at, 40.0)
         said = found.note(took, prober.others(at))
         told(f"{said}; PLC's own control after {fell_back:.2f} s")
-        gone, alive = await asyncio.to_thread(psutil.wait_procs, children, 5.0)
+        gone, alive = await asyncio.to_thread(psutil.wait_procs, children, SLOWEST * 5.0)
         left = [named[child.pid] for child in alive]
         assert not left, f"{len(gone)} children ended with the daemon, these did not: {left}"
         await house.panel.until(in_control, 40.0)
@@ -101,12 +101,12 @@ async def kill_daemon(house: House, prober: Prober, rounds: int, told: Told) -> 
     return found
 
 
-async def recovered(house: House, timeout_s: float = 40.0) -> float:
+async def recovered(house: House, usual_s: float = 40.0) -> float:
     """Seconds until the PLC is under the gateway's control again by a write confirmed from now on."""
     started = time.monotonic()
-    await house.until(lambda p: p.wrote(started), timeout_s, "a confirmed write after the fault")
+    await house.until(lambda p: p.wrote(started), usual_s, "a confirmed write after the fault")
     await house.panel.until(in_control, 5.0)
-    assert house.picture.mode == "armed"
+    await house.until(lambda p: p.mode == "armed", 5.0, "armed as before")
     return time.monotonic() - started
 
 
@@ -120,16 +120,18 @@ def given_up(words: list[int]) -> bool:
     return not in_control(words)
 
 
-def counter(picture: Picture, name: str) -> int:
-    """A counter of the gateway, 0 while it was not heard of."""
-    return picture.gateway.counters[name] if picture.gateway is not None else 0
+def _named(child: psutil.Process) -> str:
+    try:
+        return " ".join(child.cmdline())
+    except psutil.NoSuchProcess:
+        return "ended already"
 
 
-def _replaced(house: House, picture: Picture, *, part: str, before: list[int], lost: int) -> bool:
+def _replaced(house: House, _picture: Picture, *, part: str, before: list[int], replaced: int) -> bool:
     """Whether a part has its full number of workers again, warm, and the killed one is not among them."""
     now = house.pids(part)
     if len(now) < len(before) or before[0] in now:
         return False
     if part != "solver":
         return True
-    return counter(picture, "solver_lost") > lost and counter(picture, "solver_idle") == len(before)
+    return house.logged("worker_replaced") > replaced

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.integration.house import ROOT, House
+from tests.integration.house import ROOT, SLOWEST, House
 from tests.integration.picture import Picture
 
 _LONGEST_S = 120.0
@@ -26,7 +26,7 @@ async def typed(text: str, folder: Path) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(_LONGEST_S):
+    async with asyncio.timeout(SLOWEST * _LONGEST_S):
         out, _ = await shell.communicate()
     assert shell.returncode == 0, f"{text}\n{out.decode()}"
     return out.decode()

@@ -107,6 +107,11 @@ class Picture:
         self.decisions[view.id] = view
 
 
+def lost_worker(reason: str) -> bool:
+    """Whether a decision has no verdict because of a worker that ended, and not for want of time."""
+    return "worker" in reason and not reason.startswith("no solver worker was free before the deadline")
+
+
 class Follower:
     """Keeps a `Picture` up to date and wakes whoever waits for it."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gateway.core.errors import LinkError, LinkTimeoutError
 from gateway.link.client import LinkClient
+from tests.integration.house import SLOWEST
 
 PERIOD_S = 0.05
 
@@ -54,13 +55,16 @@ class Prober:
         for client in self._clients:
             await client.aclose()
 
-    async def next_correct(self, after: float, timeout_s: float) -> float:
-        """Seconds from `after` to the first correct verdict that was asked for since."""
+    async def next_correct(self, after: float, usual_s: float) -> float:
+        """Seconds from `after` to the first correct verdict that was asked for since.
+
+        `usual_s` is the most that a quiet machine needs.
+        """
 
         def first() -> Reply | None:
             return next((r for r in self.replies if r.correct and r.asked_at >= after), None)
 
-        async with asyncio.timeout(timeout_s), self._changed:
+        async with asyncio.timeout(SLOWEST * usual_s), self._changed:
             await self._changed.wait_for(lambda: first() is not None)
         found = first()
         assert found is not None

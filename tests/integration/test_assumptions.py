@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from gateway.core.clock import SystemClock
 from gateway.link.messages import Alarm
 from gateway.plantsim.plc import Panel
 from gateway.storage.audit import AuditLog
-from tests.integration.house import POINT, House, tell
+from tests.integration.house import ANSWER_S, POINT, House, tell
 from tests.integration.kills import given_up, recovered
 from tests.integration.picture import Picture
 
@@ -24,7 +25,7 @@ LEAK = 40  # 4 mm/s; the module allows 0.51
 SOURCE = f"point:{POINT}"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_s16_an_undeclared_leak_takes_the_point_out_of_armed_until_an_engineer_acknowledges(
     tmp_path: Path,
 ) -> None:
@@ -32,7 +33,7 @@ async def test_s16_an_undeclared_leak_takes_the_point_out_of_armed_until_an_engi
         await house.arm()
         took = await house.until(lambda p: {1, 10} <= windows(p), 30, "windows of 1 and 10 steps")
         tell(f"armed and watched over 10 steps after {took:.1f} s")
-        assert house.picture.alarms == {}
+        assert not house.picture.seen_alarm_with("assumption")
         await house.panel.set(Panel.LEAK, LEAK)
         leaked_at = time.monotonic()
         took = await house.until(lambda p: p.points[POINT].mode == "advisory", 60, "left armed")
@@ -61,7 +62,7 @@ async def test_s16_an_undeclared_leak_takes_the_point_out_of_armed_until_an_engi
     assert await kinds(house) >= {"assumption", "acknowledge"}
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(900)
 async def test_s16_a_level_that_changed_while_the_link_was_broken_latches_nothing(tmp_path: Path) -> None:
     async with House(tmp_path, level_m=2.6) as house:
         await house.arm()
@@ -100,7 +101,7 @@ async def latched(house: House) -> None:
 
 
 async def alarm_of(house: House) -> Alarm:
-    await house.until(lambda p: SOURCE in p.alarms, 5, "its alarm")
+    await house.until(lambda p: p.seen_alarm_with("broken assumption"), 5, "its alarm")
     return house.picture.alarms[SOURCE]
 
 
@@ -108,15 +109,23 @@ async def told_everywhere(house: House) -> None:
     """Nodes and metrics tell by how much the band is missed."""
     await house.until(lambda p: counted(p, "trips") == 1, 5, "one trip counted")
     assert counted(house.picture, "lost") == 0
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{house.web_port}") as web:
-        metrics = (await web.get("/metrics")).text
-    shown = [line for line in metrics.splitlines() if line.startswith("o3_assumption_used_share{")]
-    assert any(LEVEL in line and float(line.rsplit(" ", 1)[1]) > 0 for line in shown)
-    async with Client(f"opc.tcp://127.0.0.1:{house.opcua_port}/o3") as client:
+    async with (
+        asyncio.timeout(ANSWER_S),
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{house.web_port}", timeout=ANSWER_S) as web,
+    ):
+        while not share_in((await web.get("/metrics")).text):  # noqa: ASYNC110  told within a second
+            await asyncio.sleep(0.05)
+    async with Client(f"opc.tcp://127.0.0.1:{house.opcua_port}/o3", timeout=ANSWER_S) as client:
         node = client.get_node(f"ns=1;s=DecisionPoints/{POINT}/Assumptions/{LEVEL}/Window10/UsedShare")
         share = await node.read_value()
     tell(f"used share of the band over ten steps, by OPC UA: {share:.2f}")
     assert share > 0
+
+
+def share_in(metrics: str) -> bool:
+    """Whether some of the level's band is said to be used."""
+    shown = [line for line in metrics.splitlines() if line.startswith("o3_assumption_used_share{")]
+    return any(LEVEL in line and float(line.rsplit(" ", 1)[1]) > 0 for line in shown)
 
 
 async def kinds(house: House) -> set[str]:

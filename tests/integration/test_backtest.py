@@ -51,7 +51,7 @@ def shared(house: House) -> tuple[str, ...]:
     return ("--state-dir", str(house.state), "--config", str(house.folder / "gateway.toml"), "--json")
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_a_module_is_tried_live_then_back_tested_and_coverage_survives_a_restart(
     tmp_path: Path,
 ) -> None:

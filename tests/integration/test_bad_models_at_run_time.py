@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.house import ROOT, House, tell
+from tests.integration.house import ROOT, SLOWEST, House, tell
+from tests.integration.picture import lost_worker
 from tests.integration.test_models_at_run_time import CONFIGURED, OwnBundles
 from tests.unit.bad_bundles import BAD, ENDLESS, blind_between, sound
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
 SOUND = "sound"
 
@@ -28,7 +29,7 @@ async def _o3ctl(house: House, *arguments: str) -> tuple[int, str]:
         cwd=ROOT,
         env={"O3_SOCKET": str(house.state / "run" / "o3.sock"), "PATH": "/usr/bin:/bin", "COLUMNS": "4000"},
     )
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(SLOWEST * 90):
         said, _ = await process.communicate()
     assert process.returncode is not None
     return process.returncode, " ".join(said.decode().split())
@@ -59,8 +60,7 @@ async def test_each_bad_bundle_is_refused_in_words_and_nothing_in_service_change
         tell(
             f"{len(BAD) + 1} bad bundles, {time.monotonic() - started:.0f} s, {len(views)} decisions; {late}"
         )
-        assert not [reason for reason in late if "worker" in reason], late
-        assert len(late) <= len(views) / 10, late  # a machine that does other things, too, is late at times
+        assert not [reason for reason in late if lost_worker(reason)], late
         assert len({view.model_digest for view in views if view.model_digest}) == 1
 
         # nothing is left that would refuse a good one
@@ -73,7 +73,7 @@ async def test_an_answer_that_is_no_number_is_undetermined_and_the_worker_lives(
     """The self-test does not meet it: none of its probes lies where the square root has no number."""
     async with OwnBundles(tmp_path) as house:
         blind_between(tmp_path / "bundles" / "blind", 1.9, 2.6)  # m; the demo's level stands at 2
-        loaded = await house.ask("model.load", {"bundle": "blind"}, deadline_ms=60_000.0)
+        loaded = await house.ask("model.load", {"bundle": "blind"})
         assert loaded.ok, loaded.error
         serving, at = house.pids("engine")[-1], time.monotonic()  # the one before may still be ending
         await house.until(
@@ -86,7 +86,7 @@ async def test_an_answer_that_is_no_number_is_undetermined_and_the_worker_lives(
         assert not any(view.proposal for view in without)
         assert house.pids("engine") == [serving]
 
-        back = await house.ask("model.rollback", deadline_ms=60_000.0)
+        back = await house.ask("model.rollback")
         assert back.ok, back.error
         again = time.monotonic()
         await house.until(

@@ -170,7 +170,7 @@ def test_a_script_whose_status_is_turned_round_is_never_confirmed(rules: RuleSet
     assert not answers.confirms(expected_answers(turned))
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_decisions_of_the_running_gateway_are_certified_before_and_after_a_swap(tmp_path: Path) -> None:
     """From the audit log and the evidence alone: while the gateway runs, and when its rules are others."""
     async with House(tmp_path) as house:

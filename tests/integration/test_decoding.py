@@ -217,7 +217,7 @@ async def test_a_successor_with_another_header_answers_as_if_it_had_always_serve
         await served.aclose()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_a_gateway_takes_another_of_the_list_where_the_first_is_not_permitted(tmp_path: Path) -> None:
     """Rules come, one after another, that forbid what the model wanted last: a neighbour is permitted."""
     async with House(tmp_path, n_best=8) as house:

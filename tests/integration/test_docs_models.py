@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.link.messages import DecisionView
 from tests.integration.environments import python_with
-from tests.integration.house import ROOT, House, tell
+from tests.integration.house import ROOT, SLOWEST, House, tell
 from tests.unit.inference_exports import EXPORTS
 
 pytestmark = pytest.mark.integration
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.integration
 PAGE = ROOT / "docs" / "models.md"
 _BLOCK = re.compile(r"^```(python|json|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MADE = EXPORTS / "sklearn_page" / "model.onnx"
+_DECISIONS = 18
 
 
 def blocks(kind: str) -> list[str]:
@@ -42,7 +44,7 @@ def typed(text: str, folder: Path) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=SLOWEST * 60,
     )
     assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
     assert "onnxruntime" not in done.stderr, "a newcomer is not to wonder about the runtime's own words"
@@ -60,7 +62,8 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_page_brings_both_kinds_to_an_answer_in_far_less_than_ten_minutes(checkout: Path) -> None:
+@pytest.mark.timeout(600)
+def test_the_page_brings_both_kinds_to_an_answer(checkout: Path) -> None:
     started = time.monotonic()
     sealed, asked, decoder = (typed(text, checkout) for text in blocks("sh"))
     tell(f"the page's commands: {time.monotonic() - started:.1f} s")
@@ -74,7 +77,7 @@ def test_the_page_brings_both_kinds_to_an_answer_in_far_less_than_ten_minutes(ch
     assert len(tokens) == 6
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 async def test_the_pages_model_takes_over_in_the_demo_and_is_checked_like_any_other(
     checkout: Path, tmp_path: Path
 ) -> None:
@@ -85,21 +88,27 @@ async def test_the_pages_model_takes_over_in_the_demo_and_is_checked_like_any_ot
     (bundles / "buffer-tank").symlink_to(ROOT / "gateway" / "inference" / "bundles" / "buffer-tank")
     shutil.copytree(checkout / "own", bundles / "own")
     async with House(tmp_path / "house", bundles=bundles) as house:
-        answer = await house.ask("model.load", {"bundle": "own"}, deadline_ms=20_000)
+        answer = await house.ask("model.load", {"bundle": "own"})
         assert answer.ok, answer.error
         at = time.monotonic()
-        await house.until(lambda p: len(p.since(at)) >= 20, 60, "twenty decisions")
+        await house.until(
+            lambda p: len(_judged(p.since(at))) >= _DECISIONS, 60, f"{_DECISIONS} decisions on its proposals"
+        )
         views = house.picture.since(at)
         digest = hashlib.sha256((checkout / "own" / "bundle.json").read_bytes()).hexdigest()
     verdicts = Counter(view.outcome for view in views)
     tell(f"verdicts: {dict(verdicts)}")
 
-    judged = [view for view in views if view.outcome in {"permitted", "repaired"}]
-    assert len(judged) >= 18
+    judged = _judged(views)
+    assert verdicts["refused"] <= _DECISIONS / 9
     assert {view.model_digest for view in judged} == {digest}
     # What the page says of it: it knows neither the heater's minimum times nor the pump's ramp.
     missed = {rule for view in judged for rule in view.violated}
     assert missed <= {f"buffer-tank/{rule}" for rule in ("heater.min_off", "heater.min_on", "pump-ramp")}
+
+
+def _judged(views: list[DecisionView]) -> list[DecisionView]:
+    return [view for view in views if view.outcome in {"permitted", "repaired"}]
 
 
 @pytest.mark.nightly

@@ -22,7 +22,7 @@ def lines() -> list[str]:
     return [line for line in found[1].splitlines() if not line.startswith(("export ", "alias "))]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_the_readmes_tour_goes_as_it_is_written(tmp_path: Path) -> None:
     (tmp_path / "house").mkdir()
     async with House(tmp_path / "house") as house:

@@ -29,7 +29,7 @@ def pasted(text: str, file: Path) -> None:
     file.write_text(f"{body[:-1].rstrip()},\n{text}}}\n")
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_the_page_brings_a_matrix_into_force_and_out_again_in_ten_minutes(tmp_path: Path) -> None:
     (tmp_path / "house").mkdir()
     async with House(tmp_path / "house") as house:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.link.messages import DecisionView
 from tests.integration.house import DEADLINE_MS, House, tell
+from tests.integration.picture import Picture
 from tests.unit.inference_exports import EXPORTS, GENAI_LLAMA, OPTIMUM_GPT2, OPTIMUM_LLAMA
 
 pytestmark = pytest.mark.integration
@@ -17,7 +19,7 @@ _DECISIONS = 12
 _EXAMINED = {"permitted", "repaired", "refused"}
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("directory", "backend"),
     [(OPTIMUM_LLAMA, "concat_past"), (OPTIMUM_GPT2, "concat_past"), (GENAI_LLAMA, "dense_gqa")],
@@ -30,21 +32,17 @@ async def test_an_exported_decoder_decides_in_shadow_and_each_of_its_proposals_i
     digest = hashlib.sha256((directory / "bundle.json").read_bytes()).hexdigest()
     async with House(tmp_path, model=directory.name, bundles=EXPORTS) as house:
         await house.until(
-            lambda p: sum(view.model_digest == digest for view in p.decisions.values()) >= _DECISIONS,
-            90,
-            f"{_DECISIONS} decisions of {directory.name}",
+            lambda p: len(_judged(p, digest)) >= _DECISIONS, 90, f"{_DECISIONS} verdicts on {directory.name}"
         )
-        views = [view for view in house.picture.decisions.values() if view.model_digest == digest]
+        judged = _judged(house.picture, digest)
+        verdicts = Counter(view.outcome for view in house.picture.decisions.values())
         told = house.picture.gateway
         mode = house.picture.mode
-    verdicts = Counter(view.outcome for view in views)
     tell(f"{directory.name}: {dict(verdicts)} within {DEADLINE_MS} ms")
 
     assert told is not None
     assert told.inference["backend"] == backend
     assert mode == "shadow"
-    judged = [view for view in views if view.outcome in _EXAMINED]
-    assert len(judged) >= _DECISIONS - 2, [view.reason for view in views]  # a machine's pauses
     assert all(view.rule_set_digest and view.certificate_digest for view in judged)
     for view in judged:
         assert set(view.proposal) == {"TK1.P101.SP", "TK1.H101.CMD", "TK1.M101.STAGE"}
@@ -54,3 +52,8 @@ async def test_an_exported_decoder_decides_in_shadow_and_each_of_its_proposals_i
             assert view.counterexample
         elif view.outcome == "permitted":
             assert view.setpoints == view.proposal
+
+
+def _judged(picture: Picture, digest: str) -> list[DecisionView]:
+    """Decisions on what that model proposed; a busy machine is late with some."""
+    return [v for v in picture.decisions.values() if v.model_digest == digest and v.outcome in _EXAMINED]

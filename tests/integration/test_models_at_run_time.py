@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import signal
 import time
@@ -30,11 +31,13 @@ from gateway.protocols.opcua.pki import demo_client
 from gateway.storage.audit import AuditLog
 from gateway.storage.chain import open_for_reading
 from gateway.storage.reading import AuditEvent, events
-from tests.integration.house import PASSWORD, POINT, ROOT, USER, House, tell
+from tests.integration.house import PASSWORD, POINT, ROOT, SLOWEST, USER, House, tell
+from tests.integration.picture import lost_worker
 from tests.integration.test_story import listening
+from tests.unit.bad_bundles import ENDLESS
 from tests.unit.inference_demo import demo_definitions
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 CONFIGURED, SECOND = "buffer-tank", "second"
 
@@ -84,14 +87,14 @@ async def _until(holds: Callable[[], Any], house: OwnBundles, timeout_s: float, 
 async def test_s27_an_armed_point_leaves_armed_and_the_choice_outlives_a_kill(tmp_path: Path) -> None:
     async with OwnBundles(tmp_path) as house:
         await house.arm()
-        refused = await house.ask("model.load", {"bundle": "broken"}, deadline_ms=60_000.0)
+        refused = await house.ask("model.load", {"bundle": "broken"})
         assert "`broken` did not take over" in refused.error
         kept = await house.ask("model.load", {"bundle": SECOND, "keep_armed": True})
         assert "do not let a point stay armed" in kept.error
         assert house.picture.mode == "armed"
         assert await house.served_by() == CONFIGURED
 
-        loaded = await house.ask("model.load", {"bundle": SECOND}, deadline_ms=60_000.0)
+        loaded = await house.ask("model.load", {"bundle": SECOND})
         assert loaded.ok, loaded.error
         await house.until(lambda p: p.mode == "shadow", 5, "out of armed")
         (event,) = house.events("model")
@@ -105,7 +108,7 @@ async def test_s27_an_armed_point_leaves_armed_and_the_choice_outlives_a_kill(tm
         await house.until(lambda p: len(p.decisions) > decided + 1, 60, "decisions after the kill")
         assert await house.served_by() == SECOND
         assert house.picture.mode == "shadow"
-        back = await house.ask("model.rollback", deadline_ms=60_000.0)
+        back = await house.ask("model.rollback")
         assert back.ok, back.error
         assert await house.served_by() == CONFIGURED
 
@@ -114,13 +117,13 @@ async def test_s23_s27_kept_armed_it_decides_on_and_a_bundle_that_keeps_dying_is
     async with KeptArmed(tmp_path) as house:
         await house.arm()
         started, decided = time.monotonic(), len(house.picture.decisions)
-        loaded = await house.ask("model.load", {"bundle": SECOND, "keep_armed": True}, deadline_ms=60_000.0)
+        loaded = await house.ask("model.load", {"bundle": SECOND, "keep_armed": True})
         assert loaded.ok, loaded.error
         taken_over = time.monotonic()
         await house.until(lambda p: p.wrote(taken_over), 15, "a write by the new model")
         assert house.picture.mode == "armed"
         assert house.picture.in_control
-        meanwhile = [view for view in house.picture.since(started) if "worker" in view.reason]
+        meanwhile = [view for view in house.picture.since(started) if lost_worker(view.reason)]
         assert meanwhile == []
         tell(f"{len(house.picture.decisions) - decided} decisions around the swap, none lost")
 
@@ -141,12 +144,18 @@ async def test_s23_s27_kept_armed_it_decides_on_and_a_bundle_that_keeps_dying_is
 
 async def test_a_daemon_killed_in_the_middle_of_a_swap_serves_the_old_one(tmp_path: Path) -> None:
     async with OwnBundles(tmp_path) as house:
+        ENDLESS.made_in(
+            tmp_path / "bundles" / ENDLESS.name
+        )  # however late the kill, the middle lasts till then
         (serving,) = house.pids("engine")
-        asking = asyncio.create_task(house.ask("model.load", {"bundle": SECOND}, deadline_ms=60_000.0))
-        async with asyncio.timeout(20):
+        asking = asyncio.create_task(house.ask("model.load", {"bundle": ENDLESS.name}))
+        async with asyncio.timeout(SLOWEST * 20):
             while house.pids("engine") == [serving]:  # noqa: ASYNC110  # a process table gives no event
                 await asyncio.sleep(0.005)
+        successor = house.pids("engine")[-1]
         await house.stop_daemon(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(successor, signal.SIGKILL)  # in a graph without an end it does not see the daemon's
         with contextlib.suppress(LinkError):
             assert not (await asking).ok
         decided = len(house.picture.decisions)
@@ -161,7 +170,7 @@ async def test_s27_scada_lets_a_bundle_take_over_by_opc_ua_and_reads_why_another
 ) -> None:
     async with OwnBundles(tmp_path) as house:
         identity = demo_client(house.state / "pki")
-        client = await listening(f"opc.tcp://127.0.0.1:{house.opcua_port}/o3", timeout_s=90)
+        client = await listening(f"opc.tcp://127.0.0.1:{house.opcua_port}/o3")
         client.application_uri = identity.uri
         await client.set_security(
             security_policies.SecurityPolicyAes256Sha256RsaPss,
@@ -190,7 +199,7 @@ async def test_s27_scada_lets_a_bundle_take_over_by_opc_ua_and_reads_why_another
             assert not done
             assert "it was cut short, copy the bundle again; `second` still serves `buffer-tank`" in because
             node = client.get_node("ns=1;s=Models/buffer-tank/LastRefusal")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(SLOWEST * 10):
                 while "cut short" not in await node.read_value():  # noqa: ASYNC110  told once a second
                     await asyncio.sleep(0.05)
             assert await client.get_node("ns=1;s=Models/buffer-tank/Bundle").read_value() == SECOND
@@ -201,7 +210,9 @@ async def test_what_the_daemon_recorded_warms_a_model_so_that_its_first_decision
     tmp_path: Path,
 ) -> None:
     async with OwnBundles(tmp_path) as house:
-        await house.until(lambda p: len(p.decisions) >= 15, 60, "15 decisions")
+        await house.until(
+            lambda p: sum(bool(view.proposal) for view in p.decisions.values()) >= 15, 60, "15 proposals"
+        )
         await house.stop_daemon(signal.SIGKILL)
     clock = SystemClock()
     audit = AuditLog(house.state / "audit.sqlite", clock)
@@ -235,6 +246,6 @@ def _make(folder: Path, on_lost: Callable[[], None]) -> ModelEngine:
 
 
 async def _asked_again(served: ServedModel, at: float, moment: Moment) -> Proposal:
-    deadline = Deadline.after(10.0, SystemClock())
+    deadline = Deadline.after(60.0, SystemClock())
     taken = Snapshot(at, moment.snapshot.values)
     return await served.for_point(POINT).propose(taken, moment.previous, deadline)

@@ -40,7 +40,7 @@ def revision(picture: Picture, module: str) -> int:
     return picture.modules[module].revision if module in picture.modules else 0
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_rules_change_under_an_armed_point(tmp_path: Path) -> None:
     first = EXAMPLE_LIMIT.read_text()
     wider = first.replace('"revision": 1', '"revision": 2').replace('"level <= 3.2"', '"level <= 3.205"')
@@ -130,7 +130,7 @@ def report_in(folder: Path) -> str:
 
 
 # Answers come after the module, and are there again after a restart without a question.
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_what_an_analysis_found_of_a_module_in_force_is_told_everywhere(tmp_path: Path) -> None:
     first = EXAMPLE_LIMIT.read_text()
     async with Confirming(tmp_path) as house:

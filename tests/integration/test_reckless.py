@@ -31,7 +31,7 @@ def stopped(view: DecisionView) -> bool:
     return view.outcome in {"refused", "repaired"}
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 async def test_unsafe_proposals_are_stopped_with_a_counterexample_that_is_one(tmp_path: Path) -> None:
     async with House(tmp_path, model="reckless", level_m=3.57) as house:
         await house.arm()

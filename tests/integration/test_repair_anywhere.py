@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 _REPAIRS = 8
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 async def test_s12_repairs_anywhere_are_told_recorded_and_break_no_rule(tmp_path: Path) -> None:
     async with House(tmp_path, model="reckless", level_m=3.5, repair="nearest") as house:
         await house.arm()

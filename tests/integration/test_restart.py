@@ -166,7 +166,7 @@ def written_as_recorded(records: list[DecisionRecord], sent: list[tuple[int, ...
     assert 1 <= confirmed <= len(values_of(sent))
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_s23_a_gateway_killed_in_control_arms_itself_again_from_what_the_plc_left_in_force(
     tmp_path: Path,
 ) -> None:
@@ -194,7 +194,7 @@ async def test_s23_a_gateway_killed_in_control_arms_itself_again_from_what_the_p
         assert house.violations() == []
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_s23_outputs_changed_by_hand_while_the_gateway_was_dead_leave_it_unarmed(
     tmp_path: Path,
 ) -> None:
@@ -232,7 +232,7 @@ async def test_s23_outputs_changed_by_hand_while_the_gateway_was_dead_leave_it_u
         assert not [act for act in acts if act.what.get("why") == "armed before the start"]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_s26_a_binding_changed_while_the_gateway_was_dead_is_named_and_leaves_it_unarmed(
     tmp_path: Path,
 ) -> None:

@@ -42,7 +42,7 @@ class Signed(House):
         hidden.rename(self.watched / name)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_s24_signed_modules_change_the_rules_of_an_armed_point(tmp_path: Path) -> None:
     first = EXAMPLE_LIMIT.read_text()
     wider = first.replace('"revision": 1', '"revision": 2').replace('"level <= 3.2"', '"level <= 3.205"')

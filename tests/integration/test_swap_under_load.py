@@ -15,7 +15,7 @@ from gateway.core.clock import SystemClock
 from gateway.solver.workers.pool import CheckerPool
 from tests.bench.swap import HIGH, Load, Swapper
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 CLOCK = SystemClock()
 PATIENCE_S = 20.0  # of a busy machine; how long a decision waits is the benchmark's question

@@ -65,7 +65,7 @@ async def _restarted(house: House, down_s: float = 0.0) -> tuple[GatewayState, G
     return before, after, (min(fresh) - last) / 1e9
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_the_first_decision_after_a_restart_finds_its_history_in_the_worker(tmp_path: Path) -> None:
     cycle_s = 4
     async with House(tmp_path / "house", bundles=_bundles(tmp_path, str(cycle_s))) as house:
@@ -93,7 +93,7 @@ async def test_the_first_decision_after_a_restart_finds_its_history_in_the_worke
     assert _engine(after, "computed_tokens") < 3 * _TOKENS
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_a_stop_of_more_than_five_cycles_forgets_the_history(tmp_path: Path) -> None:
     cycle_s = 0.3
     async with House(tmp_path / "house", bundles=_bundles(tmp_path, str(cycle_s))) as house:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.house import House
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 LOOKS = 40
 
