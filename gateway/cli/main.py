@@ -1,6 +1,7 @@
 """o3ctl: one verb a function. What a verb needs is imported inside, so that `o3ctl --help` is quick.
 
-Exit status: 0 done, 1 refused or something is wrong, 2 wrong usage, 3 no gateway answers.
+Exit status: 0 done, 1 refused or something is wrong, 2 wrong usage, 3 no gateway answers. With `--json` a
+verb prints one JSON value in each of these cases; one that goes on (`--follow`, `--live`) prints one a line.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from gateway.cli.options import operator as _operator
 from gateway.cli.plant import binding
 from gateway.cli.runtime import overriding
 from gateway.cli.runtime import verbs as runtime
+from gateway.cli.told.failing import Verbs
 
 app = typer.Typer(
+    cls=Verbs,
     name="o3ctl",
     help="Operate a running O3 edge gateway, or check its configuration.",
     no_args_is_help=True,

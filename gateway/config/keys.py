@@ -27,7 +27,10 @@ def parse_duration(value: object) -> float:
     """Seconds of a text such as `100 ms`, `1.5 s`, `2 min`, `1 h`; `ValueError` says how to write one."""
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f'`{value}` is not a duration; write a number and a unit, such as "100 ms" or "1 s"')
+        raise ValueError(
+            f"`{value}` is not a duration; write a number and a unit (ms, s, min or h), "
+            'such as "100 ms" or "30 min"'
+        )
     return float(Decimal(match[1]) * _SECONDS[match[2]])
 
 

@@ -55,7 +55,10 @@ def backtest_file(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a module would newly have refused or permitted of the decisions on record."""
+    """Say what a module would newly have refused or permitted of the decisions on record.
+
+    Status 1 where none is on record.
+    """
     from gateway.cli.backtest import words as backtest_words  # noqa: PLC0415  # rich
     from gateway.cli.offline import fail  # noqa: PLC0415  # pydantic and the grammars
     from gateway.core.errors import StorageError  # noqa: PLC0415
@@ -69,6 +72,12 @@ def backtest_file(
         report = _judged(stretcher, begins_ns, processes, assumed=assumed)
     except StorageError as exc:
         fail(f"o3ctl: {exc}")
+    if not report.decisions:
+        of = f" of decision point `{point}`" if point else ""
+        fail(
+            f"o3ctl: `{report.log}` holds no decision{of} of the last {since}, so nothing is known of the "
+            "module: look further back with --since, or name another --point or --state-dir"
+        )
     if as_json:
         print(json.dumps(report.plain(), indent=2, ensure_ascii=False))
     else:

@@ -79,4 +79,8 @@ def _read(path: Path, *, load_private: bool) -> object:
     except OSError as exc:
         raise CertificateError(f"key `{path}` cannot be read: {exc.strerror}") from exc
     except (ValueError, TypeError) as exc:
-        raise CertificateError(f"key `{path}` cannot be used: {exc}") from exc
+        kind = "private" if load_private else "public"
+        raise CertificateError(
+            f"key `{path}` cannot be used: it is no {kind} key in PEM without a password; "
+            "`o3ctl key generate` makes a pair"
+        ) from exc

@@ -110,8 +110,11 @@ def _point(options: Options, config: GatewayConfig | None) -> DecisionPoint | No
         return None
     points = {p.id: p for p in config.decision_point}
     wanted = options.point if options.point is not None else next(iter(points), "")
+    known = ", ".join(f"`{point}`" for point in points) or "none"
+    if options.point is not None and wanted not in points:
+        fail(f"o3ctl: unknown decision point `{wanted}`; known: {known}")
     if wanted not in points or (options.point is None and len(points) > 1):
-        fail(f"o3ctl: name one decision point with --point; there are {', '.join(points) or 'none'}")
+        fail(f"o3ctl: name one decision point with --point; known: {known}")
     return points[wanted]
 
 

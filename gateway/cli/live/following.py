@@ -23,8 +23,8 @@ async def follow(socket: Path, limit: int, point: str | None, show: Callable[[De
     async with connected(socket) as client:
         args: dict[str, Any] = {"limit": limit, "point": point}
         for view in reversed(typed(await asked(client, "decisions", args), list[DecisionView])):
-            if news.is_new(view):
-                show(view)
+            for ripe in news.ripe(view):
+                show(ripe)
         async for batch in client.feed():
             for item in batch.items:
                 for view in news.ripe(item) if isinstance(item, DecisionView) else ():

@@ -46,8 +46,11 @@ def sign(
 
     try:
         text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as exc:
-        print(f"o3ctl: `{file}` cannot be read: {exc}", file=sys.stderr)
+    except OSError as exc:
+        print(f"o3ctl: `{file}` cannot be read: {exc.strerror or exc}", file=sys.stderr)
+        raise typer.Exit(1) from exc
+    except UnicodeDecodeError as exc:
+        print(f"o3ctl: `{file}` is not UTF-8 text; save the sheet as CSV in UTF-8", file=sys.stderr)
         raise typer.Exit(1) from exc
     args = {"point": point, "text": text, "file": str(file), "by": by}
     raise typer.Exit(operator(socket, as_json).answer("binding.sign", args, operating.Standing, _standing))

@@ -157,7 +157,10 @@ def _private(path: Path) -> Ed25519PrivateKey:
     except OSError as exc:
         raise KeyRefusedError(f"key `{path}` cannot be read: {exc.strerror or exc}") from exc
     except (ValueError, TypeError) as exc:
-        raise KeyRefusedError(f"key `{path}` cannot be used: {exc}") from exc
+        raise KeyRefusedError(
+            f"key `{path}` cannot be used: it is no private key in PEM without a password; "
+            "`o3ctl key generate` makes one"
+        ) from exc
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyRefusedError(f"`{path}` holds no Ed25519 private key")
     return key

@@ -220,3 +220,13 @@ def test_a_log_that_is_not_there_or_a_module_with_a_fault_ends_in_a_sentence(tmp
     assert "levle" in said
     with pytest.raises(StorageError, match="no audit log"):
         RecordedDecisions(tmp_path / "none.sqlite")
+
+
+# A mistyped name must not look like a module that changes nothing.
+def test_a_back_test_of_no_decision_fails_and_says_where_it_looked(tmp_path: Path) -> None:
+    write_log(tmp_path / "audit.sqlite", steady(3))
+    for more, of in (("--point", "nosuch"), " of decision point `nosuch`"), (("--since", "1s"), ""):
+        status, said = run(BUFFER_TANK, "--since", EVER, "--state-dir", tmp_path, *more)
+        assert status == 1
+        assert f"holds no decision{of} of the last" in said
+        assert "newly refused" not in said
