@@ -63,7 +63,7 @@ def _not_judged(node: ast.AST) -> list[ast.AST]:  # noqa: PLR0911  # one return 
     match node:
         case ast.Raise():
             return [node]
-        case ast.FunctionDef():
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
             defaults: list[ast.AST] = [*node.decorator_list, *filter(None, [node.returns])]
             return [*defaults, *_docstring(node.body)]
         case ast.ClassDef():
