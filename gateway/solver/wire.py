@@ -22,6 +22,7 @@ from gateway.core.decision import (
     Verdict,
     Violated,
 )
+from gateway.core.errors import GatewayError
 from gateway.core.guidance import Guidance, PackedGuidance, Refusal, Unguided
 from gateway.core.override import Override
 from gateway.core.ports import CheckRequest, ProvedBand, StateSet
@@ -29,6 +30,7 @@ from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.decoding.permitted_next import AtMost, Exactly, NotKnown, PermittedNext
 from gateway.solver.rules.around import Around
 from gateway.solver.rules.ruleset import RuleSet
+from gateway.supervision.frames import FRAME_LIMIT_BYTES
 
 
 class Load(msgspec.Struct, tag=True, frozen=True):
@@ -205,6 +207,10 @@ def _dec(kind: type, value: object) -> object:
     raise NotImplementedError(kind.__name__)
 
 
+class UntellableError(GatewayError):
+    """A request holds what no worker can be told; the sentence says what."""
+
+
 _T = TypeVar("_T")
 
 
@@ -217,6 +223,19 @@ encoder = msgspec.msgpack.Encoder(enc_hook=_enc)
 asks: msgspec.msgpack.Decoder[Ask] = msgspec.msgpack.Decoder(Ask, dec_hook=_dec)
 comparisons = msgspec.msgpack.Decoder(Compare, dec_hook=_dec)
 answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer, dec_hook=_dec)
+
+
+def written(ask: Ask) -> bytes:
+    """A request for the wire; raises `UntellableError`: inputs may be whatever a source sends."""
+    try:
+        body = encoder.encode(ask)
+    except (OverflowError, TypeError, ValueError, NotImplementedError) as exc:
+        raise UntellableError(f"what is asked cannot be told to a solver worker: {exc}") from exc
+    if len(body) > FRAME_LIMIT_BYTES:
+        raise UntellableError(
+            f"what is asked has {len(body)} bytes; a solver worker takes {FRAME_LIMIT_BYTES}"
+        )
+    return body
 
 
 def given(rules: RuleSet) -> tuple[tuple[str, str, int], ...]:

@@ -82,7 +82,7 @@ async def test_kill_9_of_the_worker_in_a_check_is_undetermined_and_the_next_verd
     async with asyncio.timeout(5):
         while pool.statistics().idle == 2:  # noqa: ASYNC110  what is awaited is a counter
             await asyncio.sleep(0.001)
-    holder = next(s.worker.pid for s in pool._seats if s not in pool._idle)
+    holder = next(s.worker.pid for s in pool._seats if s not in pool._bench)
     assert holder is not None
     killed_at = time.monotonic()
     os.kill(holder, signal.SIGKILL)

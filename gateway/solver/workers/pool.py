@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from typing import Any
 
 import structlog
@@ -33,28 +33,27 @@ from gateway.solver.wire import (
     Next,
     NextAnother,
     Prepare,
-    Prove,
-    Proved,
+    UntellableError,
     answers,
-    encoder,
     guided,
     permitted_next,
     result,
     why_not,
+    written,
 )
-from gateway.solver.workers.seat import ASK_TIMEOUT_S, Kept, PoolError, PoolStatistics, Seat, undetermined
+from gateway.solver.workers.bench import Bench
+from gateway.solver.workers.prover import proved
+from gateway.solver.workers.seat import MODULE, Kept, PoolError, PoolStatistics, Seat, undetermined
 from gateway.supervision.precedence import Precedence
 from gateway.supervision.worker import WorkerProcess
 
 log = structlog.get_logger().bind(component="solver_pool")
 
-MODULE = "gateway.solver.workers.worker"
 _LOAD_TRIES = 2
-_PROOF_ASIDE = 0.1  # of its budget a proof leaves the processor to decisions; then it has its share
 CHECKER_BYTES = 1 << 30  # of private memory: a worker over it fails, and is replaced where it ends
-PROVER_BYTES = 2 << 30
 LATE_S = 1.0  # past its deadline; a worker looks at the clock itself
 _LATE = "the check was not done by"
+_RENEWAL_PAUSE_S = 60.0  # after a worn worker could not be renewed: it goes on meanwhile
 _PAUSES_S = (0.0, 0.2, 1.0, 5.0)  # before the 1st, 2nd, 3rd and every later replacement in a row
 
 
@@ -85,10 +84,10 @@ class CheckerPool:
         self._warm = dict.fromkeys(warm)
         self._sets: dict[int, Kept] = {}  # what a new worker is given; none that a worker has not survived
         self._seats: list[Seat] = []
-        self._idle: list[Seat] = []
-        self._watching: list[asyncio.Future[None]] = []  # those who wait for an idle seat
+        self._bench = Bench()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._renewing: Seat | None = None
+        self._no_renewal_before = float("-inf")
         self._closed = False
         self._precedence = Precedence()
         self._checks = self._lost = self._recycled = self._late = 0
@@ -111,7 +110,7 @@ class CheckerPool:
         return PoolStatistics(
             workers=len(self._seats),
             alive=sum(1 for s in self._seats if s.worker.alive),
-            idle=len(self._idle),
+            idle=len(self._bench),
             checks=self._checks,
             lost=self._lost,
             recycled=self._recycled,
@@ -148,28 +147,17 @@ class CheckerPool:
         """Forget a rule set everywhere."""
         self._sets.pop(generation, None)
         for seat in tuple(self._seats):
-            async with self._taken(seat):
-                with contextlib.suppress(WorkerLostError):  # its replacement never hears of it
+            with contextlib.suppress(WorkerLostError):  # its replacement never hears of it
+                async with self._taken(seat):
+                    seat.loaded.discard(generation)
                     await seat.ask(Drop(generation))
-                seat.loaded.discard(generation)
 
     async def prove(self, rule_set: RuleSet, budget_s: float = 60.0) -> Proof:
         """Prove a rule set's safe set invariant, in a process of its own; the set need not be in force.
 
         Raises `PoolError` or `WorkerLostError`.
         """
-        prover = WorkerProcess(MODULE, ("--memory-bytes", str(PROVER_BYTES)), name="solver-prover")
-        await prover.start()
-        try:
-            seat = Seat(-1, prover)
-            await seat.give(Kept(rule_set))
-            with self._precedence.builds(prover, _PROOF_ASIDE * budget_s):
-                answer = await seat.ask(Prove(rule_set.generation, budget_s), budget_s + ASK_TIMEOUT_S)
-        finally:
-            await prover.aclose()
-        if isinstance(answer, Proved):
-            return Proof(digest=answer.digest, escape=answer.escape)
-        raise PoolError(answer.reason if isinstance(answer, Failed) else "the prover gave no proof")
+        return await proved(rule_set, budget_s, self._precedence)
 
     async def check(self, request: CheckRequest, deadline: Deadline) -> tuple[CheckResult, StateSet | None]:
         """The result, and the state to carry. A lost or late worker is `Undetermined`, never an exception."""
@@ -199,15 +187,21 @@ class CheckerPool:
         """What a worker says; `another` is asked of one that was told the premises."""
         self._precedence.decides()
         self._warm.setdefault((request.hold_s, request.effect_delay_s))
+        if self._closed:
+            return Failed("the solver workers are being ended")
         if request.generation not in self._sets:
             return Failed(f"rule set {request.generation} is not loaded")
         seat: Seat | None = None
         try:
             async with asyncio.timeout(deadline.remaining(self._clock)):
-                seat = self._free_seat(request) or await self._until(lambda: self._free_seat(request))
+                seat = await self._bench.until(lambda: self._free_seat(request))
                 known = seat.told is not None and same_premises(seat.told, request)
+                said = written(another if known else ask)  # before anything counts as told
                 seat.told, seat.kept = request, seat.kept and isinstance(another, NextAnother | GuideAnother)
-                return answers.decode(await seat.worker.post(encoder.encode(another if known else ask)))
+                return answers.decode(await seat.worker.post(said))
+        except UntellableError as exc:
+            log.error("request_not_told", reason=str(exc), decision=request.decision)  # noqa: TRY400  handled
+            return Failed(str(exc))
         except TimeoutError:
             self._late += isinstance(another, CheckAnother)
             return Failed(f"{'no solver worker was free before' if seat is None else _LATE} the deadline")
@@ -223,20 +217,20 @@ class CheckerPool:
         """Have an idle worker get ready for a check on these premises. Never waits; nothing depends on it."""
         self._precedence.decides()
         self._warm.setdefault((request.hold_s, request.effect_delay_s))
-        able = [s for s in self._idle if s.worker.alive and request.generation in s.loaded]
-        seat = next((s for s in reversed(able) if not s.kept), able[-1] if able else None)
+        seat = self._bench.to_prepare(request.generation)
         if seat is not None:
-            seat.worker.tell(encoder.encode(Prepare(request, order)))
-            seat.told, seat.kept = request, True
+            with contextlib.suppress(UntellableError):  # the check finds that again, and tells it
+                seat.worker.tell(written(Prepare(request, order)))
+                seat.told, seat.kept = request, True
 
     async def aclose(self) -> None:
         """End every worker; none is left when this returns."""
         self._closed = True
+        self._bench.close()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(seat.worker.aclose() for seat in self._seats))
-        self._idle.clear()
 
     def _worker(self, number: int) -> WorkerProcess:
         return WorkerProcess(MODULE, self._arguments, name=f"solver-{number}")
@@ -246,7 +240,7 @@ class CheckerPool:
 
         Only a worker that hangs is worth its replacement, so it has some time past the deadline.
         """
-        if not seat.worker.busy or not seat.worker.alive:
+        if self._closed or not seat.worker.busy or not seat.worker.alive:
             self._return(seat)
             return
         left_s = deadline.remaining(self._clock) + LATE_S
@@ -264,48 +258,16 @@ class CheckerPool:
         task.add_done_callback(self._tasks.discard)
 
     def _free_seat(self, request: CheckRequest) -> Seat | None:
-        """Take an idle seat whose worker has the generation; idle ones found dead are replaced.
-
-        The one that was told the premises, else one that nobody had prepared; the one that worked last first,
-        because its caches are warm.
-        """
-        for seat in [seat for seat in self._idle if not seat.worker.alive]:
-            self._idle.remove(seat)
+        """Take an idle seat whose worker has the generation; idle ones found dead are replaced."""
+        for seat in self._bench.dead():
             self._lost += 1
             self._replace(seat)
-        able = [s for s in reversed(self._idle) if request.generation in s.loaded and not s.wanted]
-        if not able:
-            return None
-        told = (s for s in able if s.told is not None and same_premises(s.told, request))
-        seat = next(told, None) or next((s for s in able if not s.kept), able[0])
-        self._idle.remove(seat)
-        return seat
-
-    async def _until(self, found: Callable[[], Seat | None]) -> Seat:
-        """What `found` finds once the idle seats have changed enough."""
-        while (seat := found()) is None:
-            change = asyncio.get_running_loop().create_future()
-            self._watching.append(change)
-            await change
-        return seat
-
-    def _free(self, seat: Seat) -> None:
-        self._idle.append(seat)
-        watching, self._watching = self._watching, []
-        for change in watching:
-            if not change.done():  # its waiter may have left
-                change.set_result(None)
+        return self._bench.take(request)
 
     @contextlib.asynccontextmanager
     async def _taken(self, seat: Seat) -> AsyncIterator[None]:
         """One certain seat, out of the others' reach for a while."""
-        seat.wanted += 1
-        try:
-            await self._until(lambda: seat if seat in self._idle else None)
-            self._idle.remove(seat)
-        finally:
-            seat.wanted -= 1
-        seat.told, seat.kept = None, False
+        await self._bench.certain(seat)
         try:
             yield
         finally:
@@ -314,14 +276,16 @@ class CheckerPool:
     def _return(self, seat: Seat) -> None:
         """Back to the idle ones; a dead worker is replaced first, a worn one when another is warm."""
         seat.checks += 1
-        if not seat.worker.alive and not self._closed:
+        if self._closed:
+            return
+        if not seat.worker.alive:
             self._lost += 1
             self._replace(seat)
             return
-        if self._renewing is None and not self._closed and seat.worn:
+        if self._renewing is None and seat.worn and self._clock.monotonic() >= self._no_renewal_before:
             self._renewing = seat
             self._spawn(self._renewed(seat), f"renew solver-{seat.number}")
-        self._free(seat)
+        self._bench.put(seat)
 
     def _replace(self, seat: Seat) -> None:
         self._spawn(self._replaced(seat), f"replace solver-{seat.number}")
@@ -361,6 +325,7 @@ class CheckerPool:
             self._recycled += 1
             log.info("worker_recycled", worker=seat.number, pid=seat.worker.pid)
         except (WorkerLostError, PoolError, OSError) as exc:
+            self._no_renewal_before = self._clock.monotonic() + _RENEWAL_PAUSE_S
             log.warning("worker_not_recycled", worker=seat.number, reason=str(exc))
         finally:
             self._renewing = None
@@ -371,7 +336,7 @@ class CheckerPool:
         await self._up(seat)
         while missing := self._sets.keys() - seat.loaded:
             await self._give(seat, self._sets[min(missing)])
-        self._free(seat)
+        self._bench.put(seat)
 
     async def _up(self, seat: Seat) -> None:
         """Start a seat's worker. Its first answer says that it is up, and Z3's timer with it (see `Desk`)."""
@@ -382,15 +347,13 @@ class CheckerPool:
         """Make sure that a seat has a set; one that ends a worker twice is refused, for the others' sake."""
         lost = ""
         for _ in range(_LOAD_TRIES):
-            async with self._taken(seat):
-                if kept.rules.generation in seat.loaded:
+            try:
+                async with self._taken(seat):
+                    if kept.rules.generation not in seat.loaded:
+                        await self._give(seat, kept)
                     return
-                try:
-                    await self._give(seat, kept)
-                except WorkerLostError as exc:
-                    lost = str(exc)
-                    continue
-                return
+            except WorkerLostError as exc:
+                lost = str(exc)
         raise PoolError(f"rule set {kept.rules.generation} cannot be loaded: {lost}")
 
     async def _give(self, seat: Seat, kept: Kept) -> None:

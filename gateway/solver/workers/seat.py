@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.wire import Answer, Ask, Done, Failed, Load, answers, encoder, given
 from gateway.supervision.worker import WorkerProcess
 
+MODULE = "gateway.solver.workers.worker"
 ASK_TIMEOUT_S = 20.0  # for what no decision waits for
 _LOAD_EACH_S = 0.1  # more for each module of a set
 
@@ -117,7 +119,7 @@ def _rss_bytes(pid: int | None) -> int:
         fields = Path(f"/proc/{pid}/statm").read_text().split()
     except OSError:
         return 0
-    return int(fields[1]) * 4096
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")  # 16 KiB and more on some ARM kernels
 
 
 def undetermined(request: CheckRequest, kept: Kept | None, reason: str) -> CheckResult:

@@ -249,12 +249,13 @@ def serve(sock: socket.socket) -> None:
     gc.disable()
     while (body := receive(sock)) is not None:
         ask = asks.decode(body)  # what cannot be decoded ends the worker: nobody would know what was answered
-        answer: Answer | None
         try:
-            answer = desk.answer(ask)
-        except Exception as exc:
-            log.exception("request_failed")
-            answer = None if isinstance(ask, Prepare) else Failed(f"{type(exc).__name__}: {exc}")
+            answer = _said(desk, ask)
+        except MemoryError:  # at its bound it would fail again and again; another has room
+            log.error("out_of_memory", then="this worker ends")  # noqa: TRY400  where it ran out says nothing
+            if isinstance(ask, Load):
+                _answer(sock, Failed("it takes more memory than a solver worker may have"))
+            return
         if answer is None:
             continue
         if isinstance(ask, Load):  # before it is told: nobody waits for this worker yet
@@ -263,13 +264,36 @@ def serve(sock: socket.socket) -> None:
                 gc.collect()
             gc.freeze()
             loads += 1
-        send(sock, encoder.encode(answer))
+        if not _answer(sock, answer):
+            return
         if isinstance(answer, Guiding):
             desk.told()
         since += 1
         if since >= _CHECKS_BETWEEN_COLLECTIONS:
             since, collections = 0, collections + 1
             gc.collect(1 if collections % _COLLECTIONS_BETWEEN_FULL else 2)
+
+
+def _said(desk: Desk, ask: Ask) -> Answer | None:
+    """The answer, also where something went wrong; raises `MemoryError`: then nothing is sure any more."""
+    try:
+        return desk.answer(ask)
+    except MemoryError:
+        raise
+    except Exception as exc:
+        if "out of memory" in str(exc):  # as Z3 says it
+            raise MemoryError from exc
+        log.exception("request_failed")
+        return None if isinstance(ask, Prepare) else Failed(f"{type(exc).__name__}: {exc}")
+
+
+def _answer(sock: socket.socket, answer: Answer) -> bool:
+    """Send it; False where nobody is there any more to hear it."""
+    try:
+        send(sock, encoder.encode(answer))
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    return True
 
 
 def main() -> None:
