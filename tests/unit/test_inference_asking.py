@@ -218,6 +218,33 @@ async def test_beside_others_a_request_needs_the_time_that_answers_take_now() ->
     assert one.asking._took_s < 20.0
 
 
+async def test_a_worker_that_was_suspended_for_long_refuses_nobody_afterwards() -> None:
+    """An answer after its deadline says that it came late, and not for how long the machine stood still."""
+    worker, clock, seconds = FakeWorker(), FakeClock(), [100.0]
+    asking = Asking(cast("EngineWorker", worker), (), clock, now=lambda: seconds[0])
+    points = [Point(clock, asking) for _ in range(4)]
+    for point in points:
+        await asked(point, worker, ANSWER)
+    late = [asyncio.create_task(point.ask(left_s=0.02)) for point in points]
+    for task in late:
+        with pytest.raises(InferenceError, match="no answer until the deadline"):
+            await task
+    seconds[0] += 1000.0
+    for _ in points:
+        await worker.answers(ANSWER)
+    async with asyncio.timeout(5.0):
+        while asking._ending:  # noqa: ASYNC110 - nobody tells when it has ended
+            await asyncio.sleep(0)
+    waiting = asyncio.create_task(points[0].ask())
+    await worker.is_asked()
+    beside = asyncio.create_task(points[1].ask(left_s=5.0))
+    await points[1].under_way(1)
+    await worker.answers(ANSWER)
+    await worker.answers(ANSWER)
+
+    assert [await waiting, await beside] == [ANSWER] * 2
+
+
 async def test_idle_is_when_everybody_was_answered_or_left() -> None:
     worker = FakeWorker()
     point = made(worker)()

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from gateway.core.errors import InferenceError
 from gateway.core.guidance import NOTHING, Guidance, GuidanceCase, GuidanceLevel
 from gateway.core.spans import Span, Spans
 from gateway.core.tag import TagId
@@ -47,6 +48,12 @@ def test_the_expectation_is_over_permitted_bins_only() -> None:
     assert found.raw == 125  # (0.1 * 10 + 0.2 * 20) / 0.4
     assert found.masked_out == pytest.approx(0.6, abs=1e-6)
     assert found.concentration == pytest.approx(0.3, abs=1e-6)  # of the model's own probability
+
+
+@pytest.mark.parametrize("row", [(1.0, np.inf, 0.0), (-np.inf,) * 3, (1.0, np.nan, 0.0)])
+def test_logits_that_are_no_numbers_are_refused_and_not_warned_of(row: tuple[float, ...]) -> None:
+    with pytest.raises(InferenceError, match="no usable probabilities"):
+        MASK.decode(np.array([*row, 0.0, 0.0], dtype=np.float32))
 
 
 def test_a_bin_beyond_the_end_keeps_its_share_in_what_lies_before_it_and_the_end_is_exact() -> None:

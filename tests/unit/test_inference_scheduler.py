@@ -58,20 +58,40 @@ def test_a_less_urgent_job_goes_along_where_it_costs_nothing() -> None:
 def test_nobody_is_passed_over_for_long_however_urgent_the_others_are(
     kinds: Sequence[tuple[int, bool, int]],
 ) -> None:
-    policy = Policy(widest=2, patience=5)
+    policy = Policy(widest=2, patience=5, apart=3)
     jobs = {
         number: waiting(number, urgency=urgency, due=float(number), tokens=tokens, prefill=prefill)
         for number, (urgency, prefill, tokens) in enumerate(kinds)
     }
     longest = 0
-    for _ in range(60):  # everybody comes again at once: the worst there can be
-        chosen = policy.plan(jobs.values())
+    in_turn: int | None = 0
+    for _ in range(150):  # everybody comes again at once: the worst there can be
+        chosen = policy.plan(jobs.values(), in_turn)
         assert len(set(chosen)) == len(chosen) >= 1
+        in_turn = policy.then_in_turn(jobs[chosen[0]], in_turn)
         for number, job in jobs.items():
             jobs[number] = replace(job, passed_over=0 if number in chosen else job.passed_over + 1)
         longest = max(longest, *(job.passed_over for job in jobs.values()))
 
-    assert longest <= policy.patience + len(jobs)
+    assert longest <= policy.patience + policy.apart + (policy.apart + 1) * len(jobs)
+
+
+def test_who_was_passed_over_for_long_leads_once_and_then_the_urgent_go_on() -> None:
+    policy = Policy(widest=1, patience=5, apart=3)
+    urgent = waiting(0, urgency=0)
+    jobs = {n: replace(waiting(n, urgency=2, tokens=48, prefill=True), passed_over=9) for n in range(1, 31)}
+    led: list[int] = []
+    in_turn: int | None = None
+    for _ in range(16):
+        (number,) = policy.plan([urgent, *jobs.values()], in_turn)
+        in_turn = policy.then_in_turn(jobs.get(number, urgent), in_turn)
+        led.append(number)
+        jobs = {
+            n: replace(job, passed_over=0 if n == number else job.passed_over + 1) for n, job in jobs.items()
+        }
+
+    assert [number == 0 for number in led] == [False, True, True, True] * 4
+    assert sorted(number for number in led if number) == [1, 2, 3, 4]  # each of them once
 
 
 # --- waiting for company

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from gateway.core.errors import InferenceError
+from gateway.core.guidance import Guidance, GuidanceCase, GuidanceLevel
+from gateway.core.tag import TagId
 from gateway.inference.bundle.manifest import load_bundle
 from gateway.inference.messages import Answer, Cycle, Failed, NeedHistory, Propose
 from gateway.inference.serving.costs import Costs
 from gateway.inference.serving.engine import CANCELLED, Engine
-from gateway.inference.serving.job import PREFILL_CHUNK
+from gateway.inference.serving.job import PREFILL_CHUNK, chunks
 from gateway.inference.serving.scheduler import Policy
 from tests.unit.inference_demo import BUFFER_TANK
 from tests.unit.test_inference_engine import OUTPUTS, _cycles
@@ -132,7 +134,7 @@ def test_a_decision_goes_between_the_chunks_of_a_long_prefill() -> None:
 
 def test_urgent_requests_without_end_hold_a_long_prefill_up_for_so_long_and_no_longer() -> None:
     cycles, patience = _cycles(200), 4
-    engine = Engine(BUNDLE, OUTPUTS, policy=Policy(patience=patience))
+    engine = Engine(BUNDLE, OUTPUTS, policy=Policy(patience=patience, apart=patience))
     engine.propose(asked(cycles, 100, "urgent", rebuild=True))
     engine.submit(0, msgspec.structs.replace(asked(cycles, 100, "long", rebuild=True), urgency=2))
     at, answered = 101, False
@@ -146,6 +148,91 @@ def test_urgent_requests_without_end_hold_a_long_prefill_up_for_so_long_and_no_l
     own = -(-BUNDLE.history_cycles * BUNDLE.tokens_per_cycle // PREFILL_CHUNK) + len(OUTPUTS) + 1
     assert at > 110  # it did give way
     assert engine.forwards <= own * (patience + 1) + 2 * own  # its own twice: "urgent" was built, too
+
+
+def test_many_long_prefills_hold_an_urgent_request_up_by_one_chunk() -> None:
+    """All of them were passed over for long at once; each a turn first was 30 chunks before a decision."""
+    cycles = _cycles(160)
+    engine = Engine(BUNDLE, OUTPUTS, pages=1200)
+    engine.propose(asked(cycles, 100, "urgent", rebuild=True))
+    for number in range(30):
+        request = asked(_cycles(140, seed=number), 139, f"long-{number}", rebuild=True)
+        engine.submit(number, msgspec.structs.replace(request, urgency=2))
+    took = []
+    for at in range(101, 140):
+        before = engine.forwards
+        engine.submit(at, msgspec.structs.replace(asked(cycles, at, "urgent"), urgency=0))
+        while at not in dict(engine.drain()):
+            engine.step()
+        took.append(engine.forwards - before)
+
+    assert max(took) == len(OUTPUTS) + 1
+    assert len(OUTPUTS) in took  # most of them are not held up at all
+
+
+def test_who_waits_for_guidance_is_not_passed_over_meanwhile() -> None:
+    """It could not have run: afterwards it has no claim to go before what is more urgent."""
+    cycles = _cycles(60)
+    engine = Engine(BUNDLE, OUTPUTS, policy=Policy(widest=1, patience=4))
+    for name in ("guided", "urgent", "more urgent"):
+        engine.propose(asked(cycles, 20, name, rebuild=True))
+    request = asked(cycles, 21, "guided")
+    held = msgspec.structs.replace(request, urgency=2, guided_until=time.monotonic() + 60.0)
+    engine.submit(0, held)
+    for at in range(21, 40):
+        engine.submit(at, msgspec.structs.replace(asked(cycles, at, "urgent"), urgency=1))
+        while at not in dict(engine.drain()):
+            engine.step()
+    level = GuidanceLevel(((0, 1000),), (GuidanceCase(((0, 1), (0, 1), (0, 3)), ()),))
+    order = tuple(TagId(spec.tag) for spec in BUNDLE.manifest.outputs)
+    engine.guide(
+        0, msgspec.json.encode(Guidance(order=order, levels=(level,) * 3)), ""
+    )  # another pump's value
+    engine.submit(98, msgspec.structs.replace(asked(cycles, 40, "urgent"), urgency=0))
+    engine.submit(99, msgspec.structs.replace(asked(cycles, 21, "more urgent"), urgency=0))
+    order_of_answers: list[int] = []
+    while engine.queued:
+        engine.step()
+        order_of_answers += [number for number, _ in engine.drain()]
+
+    assert order_of_answers == [98, 99, 0]
+
+
+def test_what_nobody_waits_for_any_more_comes_last_also_where_it_has_not_begun() -> None:
+    cycles = _cycles(60)
+    engine, until = Engine(BUNDLE, OUTPUTS, policy=Policy(widest=1)), time.monotonic() + 60.0
+    for name in ("a", "b"):
+        engine.propose(asked(cycles, 20, name, rebuild=True))
+    engine.submit(1, msgspec.structs.replace(asked(cycles, 21, "a"), urgency=0))
+    engine.submit(2, msgspec.structs.replace(asked(cycles, 22, "a"), urgency=0, guided_until=until))
+    engine.cancel(2)
+    engine.submit(3, asked(cycles, 21, "b"))
+    found: list[int] = []
+    while engine.queued:
+        assert engine.held_until is None  # it waits for no guidance
+        engine.step()
+        found += [number for number, _ in engine.drain()]
+
+    assert found == [1, 3, 2]
+
+
+def test_a_session_that_is_forgotten_while_it_is_asked_fails_and_the_worker_goes_on() -> None:
+    cycles = _cycles(40)
+    engine = Engine(BUNDLE, OUTPUTS)
+    engine.propose(asked(cycles, 30, "a", rebuild=True))
+    engine.submit(1, asked(cycles, 31, "a"))
+    engine.submit(2, asked(cycles, 32, "a"))
+    engine.submit(3, asked(cycles, 32, "a", rebuild=True))
+    engine.step()
+    engine.release("a")
+
+    replies = run(engine)
+    assert isinstance(replies[1], Failed)
+    assert isinstance(replies[2], NeedHistory)
+    assert isinstance(replies[3], Answer)
+    assert engine.sessions == 1
+    engine.release("a")
+    assert engine.pool_statistics().in_tables == 0
 
 
 def test_what_nobody_waits_for_any_more_comes_last() -> None:
@@ -196,11 +283,47 @@ def test_what_cannot_end_in_time_is_refused_before_it_begins() -> None:
     assert engine.forwards == forwards
 
     for number in range(3):  # what stands before it counts
-        engine.submit(number, asked(cycles, 31, f"b{number}", rebuild=True, due=time.monotonic() + 0.01))
+        request = asked(cycles, 31, f"b{number}", rebuild=True, due=time.monotonic() + 0.01)
+        engine.submit(number, msgspec.structs.replace(request, urgency=0))
     engine.submit(9, asked(cycles, 31, "a", due=time.monotonic() + 0.15))
     replies = run(engine)
     assert isinstance(replies[9], Failed)
     assert all(isinstance(replies[number], Answer) for number in range(3))  # rebuilt for the next decision
+
+
+def test_a_history_that_a_decision_goes_before_does_not_refuse_it() -> None:
+    cycles = _cycles(140)
+    engine = Engine(BUNDLE, OUTPUTS)
+    engine.propose(asked(cycles, 30, "a", rebuild=True))
+    engine.costs = Costs(decision_ms=50.0, chunk_ms=10_000.0)
+    engine.submit(1, asked(cycles, 139, "long", rebuild=True, due=time.monotonic() + 5.0))
+    engine.submit(2, asked(cycles, 31, "a", due=time.monotonic() + 10.0))
+
+    replies = run(engine)
+    assert isinstance(replies[2], Answer)
+    assert isinstance(replies[1], Answer)
+
+
+def test_what_is_done_already_of_the_work_ahead_refuses_nobody() -> None:
+    cycles = _cycles(140)
+    engine = Engine(BUNDLE, OUTPUTS)
+    engine.propose(asked(cycles, 30, "a", rebuild=True))
+    engine.costs = Costs(decision_ms=300.0, chunk_ms=3_000.0)
+    before = engine.forwards
+    request = asked(cycles, 139, "long", rebuild=True, due=time.monotonic() + 5.0)
+    engine.submit(1, msgspec.structs.replace(request, urgency=0))
+
+    def refused(number: int) -> bool:
+        engine.submit(number, asked(cycles, 31, "a", due=time.monotonic() + 5.0, aside=True))
+        found = number in dict(engine.drain())
+        engine.cancel(number)
+        engine.drain()
+        return found
+
+    assert refused(2)  # a history and an answer
+    while engine.forwards < before + chunks(BUNDLE.history_cycles * BUNDLE.tokens_per_cycle + 1):
+        engine.step()
+    assert not refused(3)  # an answer
 
 
 def test_where_pages_lack_for_all_the_most_urgent_is_answered_and_the_least_urgent_gives_way() -> None:

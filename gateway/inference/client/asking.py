@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ class _Asked(NamedTuple):
     number: int
     reply: asyncio.Future[bytes]
     at: float  # monotonic s
+    due: float
     held: Held  # with its answer
     before: Held | None
 
@@ -41,8 +42,15 @@ class _Asked(NamedTuple):
 class Asking:
     """Asks one worker after another for a model's points, one request of a point at a time."""
 
-    def __init__(self, worker: EngineWorker, outputs: Sequence[TagDefinition], clock: Clock) -> None:
-        self._worker, self._outputs, self._clock = worker, outputs, clock
+    def __init__(
+        self,
+        worker: EngineWorker,
+        outputs: Sequence[TagDefinition],
+        clock: Clock,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`now` is the machine's, which the worker reads too."""
+        self._worker, self._outputs, self._clock, self._now = worker, outputs, clock, now
         self._took_s: float | None = None  # mean of the newest answers, from when their requests left
         self._asked = 0  # without an answer
         self._ending: set[asyncio.Task[None]] = set()
@@ -101,7 +109,7 @@ class Asking:
         guiding = Guiding(guide, self._outputs, self._worker.guide)
         try:
             self._admit(state, deadline)
-            due = (now := time.monotonic()) + deadline.remaining(self._clock)
+            due = (now := self._now()) + deadline.remaining(self._clock)
             request = msgspec.structs.replace(request, due=due, guided_until=guiding.until(now, due))
             missed = state.missed(number, step)
             state.held = None
@@ -111,7 +119,8 @@ class Asking:
                     request = msgspec.structs.replace(request, history=step.history)
                 elif missed:
                     request = msgspec.structs.replace(request, missed=missed)
-                asked = _Asked(*self._worker.post(request), time.monotonic(), Held(number, step.cycle), held)
+                left = self._worker.post(request)
+                asked = _Asked(*left, self._now(), due, Held(number, step.cycle), held)
                 guiding.belongs_to(asked.number)
                 await asyncio.wait({asked.reply}, timeout=deadline.remaining(self._clock))
                 if not asked.reply.done() or deadline.passed(self._clock):
@@ -161,7 +170,8 @@ class Asking:
         match decode_reply(asked.reply.result()):
             case Answer():
                 state.held = asked.held
-                took_s = time.monotonic() - asked.at
+                # of a late one no more than it had: that a machine stood still says nothing of the next
+                took_s = min(self._now(), max(asked.at, asked.due)) - asked.at
                 mean_s = took_s if self._took_s is None else self._took_s
                 self._took_s = mean_s + _NEWEST * (took_s - mean_s)
             case Failed():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, isfinite
 from typing import NamedTuple
 
 import numpy as np
@@ -135,12 +135,13 @@ class OutputMask:
         return self.answer(self.read(logits), permitted)
 
     def read(self, logits: NDArray[np.float32]) -> Distribution:
-        """What `logits` `[vocabulary]` say of this output; raises `InferenceError` unless they are finite."""
+        """What `logits` `[vocabulary]` say of this output; raises `InferenceError` where they are no numbers."""
         row = logits.astype(np.float64)
-        weights = np.exp(row - row.max())
+        peak = float(row.max())
+        weights = np.exp(row - peak) if isfinite(peak) else np.zeros(len(row))
         allowed = weights[self._tokens]
         mass = float(allowed.sum())
-        if not np.isfinite(mass) or mass <= 0.0:
+        if not mass > 0.0:
             message = f"the model answered with no usable probabilities: {NOTHING_PROPOSED}"
             raise InferenceError(message)
         share = allowed / mass

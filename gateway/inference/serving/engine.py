@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from msgspec.structs import replace as replaced
 from numpy.typing import NDArray
 
 from gateway.core.errors import InferenceError
@@ -24,10 +25,11 @@ from gateway.inference.serving.costs import Costs, TooLateError
 from gateway.inference.serving.job import PREFILL_CHUNK, Writer, chunks
 from gateway.inference.serving.scheduler import Policy
 from gateway.inference.serving.sessions import Session, Sessions
-from gateway.inference.serving.under_way import UnderWay
+from gateway.inference.serving.under_way import ABANDONED, UnderWay
 from gateway.inference.serving.work import Hold, Logits, Rows, Want
 
 CANCELLED = "nobody waits for the answer any more"
+FORGOTTEN = "its session was forgotten meanwhile: ask again with its history"
 
 
 class Engine:
@@ -64,6 +66,7 @@ class Engine:
         self._awaited: dict[int, Awaited] = {}  # guidance, by request
         self._finished: list[tuple[int, Answer | NeedHistory | Failed]] = []
         self._no_room = False  # for what is computed ahead, until the next request
+        self._in_turn: int | None = None  # see `Policy.plan`
         self.costs: Costs | None = None  # admits nobody out of hand before it is known
         self.decisions = self.warmed = self.rebuilt = self.forwards = self.rows = 0
 
@@ -156,11 +159,14 @@ class Engine:
         Each request is answered all the same, so that its number is free again.
         """
         for behind in self._behind.values():
-            for entry in behind:
-                if entry[0] == number and entry[1].aside:
-                    behind.remove(entry)
+            for at, (queued, request) in enumerate(behind):
+                if queued == number:
                     self._awaited.pop(number, None)
-                    self._finished.append((number, Failed(problem=CANCELLED)))
+                    if request.aside:
+                        del behind[at]
+                        self._finished.append((number, Failed(problem=CANCELLED)))
+                    else:
+                        behind[at] = number, replaced(request, urgency=ABANDONED, guided_until=None)
                     return
         job = self._jobs.get(number)
         if job is None:
@@ -175,14 +181,16 @@ class Engine:
         self._go_on()
         if self._company_until is not None:
             return
-        numbers = self._policy.plan([job.waiting for job in self._jobs.values() if job.rows])
+        ready = [job for job in self._jobs.values() if job.rows]
+        numbers = self._policy.plan([job.waiting for job in ready], self._in_turn)
         if not numbers:
             if not self._jobs and not self._no_room:  # else it is computed when it is needed
                 self._no_room = not self._writer.work_ahead(self._sessions.values())
             return
-        for job in self._jobs.values():
-            job.passed_over += 1
         planned = [self._jobs[number] for number in numbers]
+        self._in_turn = self._policy.then_in_turn(planned[0].waiting, self._in_turn)
+        for job in ready:
+            job.passed_over += 1
         try:
             planned, logits = self._run(planned)
         except PoolExhaustedError as exc:
@@ -196,6 +204,8 @@ class Engine:
         self.rows += len(logits)
         for job in planned:
             job.passed_over = 0
+            if self.costs is not None:
+                job.ran(self.costs.chunk_ms / 1e3, self.costs.seconds(0) / len(self.tokenizer.outputs))
             own, logits = logits[: len(job.rows)], logits[len(job.rows) :]
             self._advance(job, own if isinstance(job.want, Rows) else own[0])
 
@@ -205,8 +215,12 @@ class Engine:
         return finished
 
     def release(self, name: str) -> None:
-        """Forget a session; unknown names are fine."""
-        self._sessions.release(name)
+        """Forget a session; unknown names are fine. Its request under way fails."""
+        at_work = [job for job in self._jobs.values() if job.name == name]
+        if not at_work:
+            self._sessions.release(name)
+        for job in at_work:  # which lets go of it, and the next one of the session begin
+            self._fail(job, FORGOTTEN)
 
     def first_logits(self, name: str) -> NDArray[np.float32]:
         """Logits of a session's first output in its newest answer."""
@@ -276,7 +290,9 @@ class Engine:
         job = UnderWay(number, request, name, session, request.urgency, work, awaited)
         job.left_s, job.arrived = own_s, self._now()
         if self.costs is not None:
-            job.left_s += self.costs.listed(request.most - 1, len(self.tokenizer.outputs) - 1)
+            listed_s = self.costs.listed(request.most - 1, len(self.tokenizer.outputs) - 1)
+            job.left_s += listed_s
+            job.decode_s = self.costs.seconds(0) + listed_s
         self._jobs[number] = job
         self._advance(job, None)
 
@@ -291,8 +307,8 @@ class Engine:
         rebuilt = request.history is not None
         own_s = self.costs.seconds(chunks(self._writer.before(request, held)))
         if request.due is not None and (request.aside or not rebuilt):
-            rank = request.urgency, request.due
-            ahead_s = self.costs.ahead([job.left_s for job in self._jobs.values() if job.rank <= rank])
+            turn = request.urgency, own_s > self.costs.seconds(0), request.due
+            ahead_s = self.costs.ahead([job.left_s for job in self._jobs.values() if job.turn <= turn])
             self.costs.admit(time.monotonic(), request.due, ahead_s, own_s)
         return own_s
 

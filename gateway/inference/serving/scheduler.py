@@ -2,7 +2,8 @@
 
 The most urgent job leads: class, then decoding before prefill, then the earliest deadline. Jobs that decode
 equally many tokens go along, at no cost in waiting; a prefill chunk goes alone, so that whoever decides waits
-for one chunk at the most. A job that was passed over `patience` times leads, whatever its class.
+for one chunk at the most. A job that was passed over `patience` times leads out of turn, whatever its class;
+where there are many of them they do so one at a time, with `apart` forwards in turn before the next.
 
 Where a window is set, which pays on CUDA only, requests that all stand at their first forward wait for others
 to share it: none longer than the window from its arrival, nor into the time that its own work needs.
@@ -36,13 +37,18 @@ class Policy:
 
     widest: int = 8  # rows of a forward
     patience: int = 32  # forwards
+    apart: int = 8  # forwards in turn between two that are led out of turn
     window_s: float = 0.0  # that requests wait for company
 
-    def plan(self, waiting: Collection[Waiting]) -> tuple[int, ...]:
-        """Numbers of the jobs of the next forward, the leader first; empty where none waits."""
+    def plan(self, waiting: Collection[Waiting], in_turn: int | None = None) -> tuple[int, ...]:
+        """Numbers of the jobs of the next forward, the leader first; empty where none waits.
+
+        `in_turn` counts forwards since one that was led out of turn; None: there was none.
+        """
         if not waiting:
             return ()
-        order = sorted(waiting, key=self._rank)
+        patient = in_turn is not None and in_turn < self.apart
+        order = sorted(waiting, key=self._in_turn if patient else self._rank)
         leader = order[0]
         if leader.prefill:
             return (leader.number,)
@@ -52,6 +58,12 @@ class Policy:
                 planned.append(each.number)
                 room -= each.rows
         return tuple(planned)
+
+    def then_in_turn(self, leader: Waiting, in_turn: int | None) -> int | None:
+        """`in_turn` after a forward that `leader` led."""
+        if leader.passed_over >= self.patience:
+            return 0
+        return None if in_turn is None else in_turn + 1
 
     def waits_until(self, waiting: Collection[Waiting], now: float) -> float | None:
         """Until which monotonic second what `plan` says waits for company; None: it goes now."""
@@ -67,4 +79,8 @@ class Policy:
     def _rank(self, w: Waiting) -> tuple[bool, int, bool, float, int]:
         if w.passed_over >= self.patience:
             return False, -w.passed_over, False, w.due, w.number
+        return self._in_turn(w)
+
+    @staticmethod
+    def _in_turn(w: Waiting) -> tuple[bool, int, bool, float, int]:
         return True, w.urgency, w.prefill, w.due, w.number

@@ -76,6 +76,7 @@ class StatelessEngine:
         self._jobs: dict[int, StatelessJob] = {}  # that have not run
         self._held: dict[int, StatelessJob] = {}  # that have, and wait for guidance
         self._finished: list[tuple[int, Answer | NeedHistory | Failed]] = []
+        self._in_turn: int | None = None  # see `Policy.plan`
         self.costs: Costs | None = None
         self.decisions = self.warmed = self.rebuilt = self.evicted = self.forwards = self.rows = 0
 
@@ -177,9 +178,11 @@ class StatelessEngine:
 
     def _forward(self) -> None:
         waiting = [job.waiting for job in self._jobs.values()]
-        planned = [self._jobs.pop(number) for number in self._policy.plan(waiting)[: self.widest]]
+        numbers = self._policy.plan(waiting, self._in_turn)[: self.widest]
+        planned = [self._jobs.pop(number) for number in numbers]
         if not planned:
             return
+        self._in_turn = self._policy.then_in_turn(planned[0].waiting, self._in_turn)
         for job in self._jobs.values():
             job.passed_over += 1
         self.forwards += 1

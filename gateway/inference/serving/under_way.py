@@ -30,6 +30,7 @@ class UnderWay:
     logits: Logits | None = None  # sent last; while it holds
     passed_over: int = 0
     left_s: float = 0.0  # estimated, for admission
+    decode_s: float = 0.0  # of that, what comes behind its history
     arrived: float = 0.0  # monotonic seconds
 
     @property
@@ -41,6 +42,18 @@ class UnderWay:
     def rank(self) -> tuple[int, float]:
         """Class, then deadline; the first is the most urgent."""
         return self.urgency, self.due
+
+    @property
+    def turn(self) -> tuple[int, bool, float]:
+        """In which order requests come to their next forward: class, then decoding before history."""
+        return self.urgency, isinstance(self.want, Want) and self.want.prefill, self.due
+
+    def ran(self, chunk_s: float, step_s: float) -> None:
+        """A forward of it has run: a chunk of its history, or a step of decoding."""
+        if isinstance(self.want, Want) and self.want.prefill:
+            self.left_s = max(self.decode_s, self.left_s - chunk_s)
+        else:
+            self.left_s = self.decode_s = max(0.0, self.decode_s - step_s)
 
     @property
     def rows(self) -> tuple[Want, ...]:
