@@ -16,7 +16,17 @@ from gateway.solver.in_force.weakening import _weaker, implies, weakens
 from gateway.solver.language.affine import Affine, Atom, Every, Formula, Some
 from gateway.solver.modules.compile import compile_module
 from gateway.solver.rules.ruleset import RuleSet
-from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, TAGS, module, rule_set
+from gateway.solver.workers.check import Checks
+from tests.unit.solver_demo import (
+    BUFFER_TANK,
+    LOWER_LEVEL,
+    PATIENT,
+    TAGS,
+    Situation,
+    module,
+    proposal,
+    rule_set,
+)
 from tests.unit.solver_heaters import TERMINAL, heaters
 from tests.unit.solver_small import TAGS as SMALL_TAGS
 from tests.unit.solver_small import Plant, document, judged, rule, small
@@ -165,6 +175,28 @@ def test_s24_without_max_rate_an_old_reading_counts_as_a_new_one_which_is_a_weak
     in_force = RuleSet.of((old,), 1)
     assert "no longer says how fast `q` may move" in weakens(in_force, old, new)
     assert "it does not say how fast `q` may move" in weakens(in_force, None, other)
+
+
+# Where nothing says how fast the inflow may change, it may come to any value of its range within the step.
+def test_s24_a_narrower_range_of_what_may_move_anywhere_in_it_is_a_weakening() -> None:
+    text = BUFFER_TANK.read_text(encoding="utf-8")
+    data = json.loads(text, parse_float=str)
+    inflow = data["variables"]["inflow"]
+    del inflow["max_rate"], inflow["physical"]
+    old = compile_module(json.dumps(data).encode(), "tank.json", TAGS)
+    inflow["range"] = ["-1", "20"]
+    new = compile_module(json.dumps({**data, "revision": 2}).encode(), "tank.json", TAGS)
+    near = Situation(level=3.565, inflow=12.0, pump="40", may_repair=False).request(proposal("40"))
+    verdicts = [Checks(RuleSet.of([m], 1), PATIENT).check(near)[0].verdict for m in (old, new)]
+    assert [type(verdict) for verdict in verdicts] == [Refused, Permitted]
+    said = weakens(rule_set(old), old, new)
+    assert said.startswith("the range of `inflow` became narrower: without `max_rate`")
+    assert weakens(rule_set(new), new, old).startswith("the range of `inflow` became wider")
+    data["variables"]["inflow"] |= {"physical": ["0", "20"]}
+    held = compile_module(json.dumps(data).encode(), "tank.json", TAGS)
+    inflow["range"] = ["-1", "40"]
+    wide = compile_module(json.dumps(data).encode(), "tank.json", TAGS)
+    assert weakens(rule_set(wide), wide, held) == "", "`physical` says already where it can be"
 
 
 # Rules of others that had to hold wherever the level goes would hold where it is predicted to go.

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
+from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.in_force.changes import Reworded
 from gateway.solver.language.affine import Atom, Every, Form, Formula, Quadratic, Some
 from gateway.solver.modules.module import Interval, Module, Variable
@@ -41,6 +42,7 @@ def weakens(
         return next(_premises_added(in_force, new), "") if in_force is not None else ""
     before, after = RuleSet.of([old], 0), RuleSet.of([new], 0)
     why = next(_lost(before, after), "") or next(_premises_added(in_force or before, new, old), "")
+    why = why or next(_roams_less(in_force or before, old, new), "")
     if why or not (reworded := next(_reworded(before, after), "")):
         return why
     return Reworded(reworded) if unkept is None else unkept(old, new, Around.of(in_force or before, old, new))
@@ -175,6 +177,40 @@ def _assumed_more(old: Variable, new: Variable) -> Iterator[str]:
         yield f"a minimum time of `{name}` became shorter"
     if new.accept_quality - old.accept_quality:
         yield f"`{name}` accepts another quality"
+
+
+def _roams_less(in_force: RuleSet, old: Module, new: Module) -> Iterator[str]:
+    """Where nothing else says how far a variable may move its range does, and a narrower one assumes more."""
+    narrower = [n for n, v in new.variables.items() if n in old.variables and _narrower(old.variables[n], v)]
+    if not narrower:
+        return
+    others = [module for module in in_force.modules if module.id != old.id]
+    try:
+        before, after = RuleSet.of([*others, old], 0), RuleSet.of([*others, new], 0)
+    except ModuleRefusedError:  # it will be refused: what the others say of it does not matter any more
+        before, after = RuleSet.of([old], 0), RuleSet.of([new], 0)
+    for name in narrower:
+        tag = new.variables[name].tag
+        later = after.variables[tag]
+        if not _narrower(before.variables[tag], later):
+            continue
+        if str(tag) not in after.forms and later.max_rate is None:
+            yield f"the range of `{name}` became narrower: without `max_rate` it is how far that may move"
+        elif tag in after.tolerated or later.hidden:
+            yield f"the range of `{name}` became narrower: without a reading it is where that may be"
+
+
+def _narrower(old: Variable, new: Variable) -> bool:
+    """Whether a measured variable may now be in fewer places while nobody knows."""
+    return not new.action and not _inside(_within(old.roams, old.physical), new.roams)
+
+
+def _within(one: Interval, other: Interval | None) -> Interval:
+    """What both hold; `one` where they have nothing in common."""
+    if other is None:
+        return one
+    low, high = max(one[0], other[0]), min(one[1], other[1])
+    return (low, high) if low <= high else one
 
 
 def _declared(variable: Variable) -> tuple[object, ...]:
