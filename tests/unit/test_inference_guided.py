@@ -50,10 +50,10 @@ def test_the_expectation_is_over_permitted_bins_only() -> None:
     assert found.concentration == pytest.approx(0.3, abs=1e-6)  # of the model's own probability
 
 
-@pytest.mark.parametrize("row", [(1.0, np.inf, 0.0), (-np.inf,) * 3, (1.0, np.nan, 0.0)])
+@pytest.mark.parametrize("row", [(1.0, np.inf, 0.0, 0.0, 0.0), (-np.inf,) * 5, (1.0, np.nan, 0.0, 0.0, 0.0)])
 def test_logits_that_are_no_numbers_are_refused_and_not_warned_of(row: tuple[float, ...]) -> None:
     with pytest.raises(InferenceError, match="no usable probabilities"):
-        MASK.decode(np.array([*row, 0.0, 0.0], dtype=np.float32))
+        MASK.decode(np.array(row, dtype=np.float32))
 
 
 def test_a_bin_beyond_the_end_keeps_its_share_in_what_lies_before_it_and_the_end_is_exact() -> None:

@@ -135,7 +135,7 @@ class OutputMask:
         return self.answer(self.read(logits), permitted)
 
     def read(self, logits: NDArray[np.float32]) -> Distribution:
-        """What `logits` `[vocabulary]` say of this output; raises `InferenceError` where they are no numbers."""
+        """What `logits` `[vocabulary]` say of this output; raises `InferenceError` for no numbers."""
         row = logits.astype(np.float64)
         peak = float(row.max())
         weights = np.exp(row - peak) if isfinite(peak) else np.zeros(len(row))
