@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def cause(exc: Exception) -> str:
+    """Why something failed, for a sentence that names the file itself: no error numbers, no path again."""
+    return (isinstance(exc, OSError) and exc.strerror) or str(exc)
+
+
 class GatewayError(Exception):
     """Anything this gateway raises on purpose."""
 

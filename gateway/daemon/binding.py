@@ -32,7 +32,7 @@ from gateway.config.model import GatewayConfig
 from gateway.core.clock import Clock
 from gateway.core.decision import PointId
 from gateway.core.durable import write_durably
-from gateway.core.errors import ConfigError, StorageError
+from gateway.core.errors import ConfigError, StorageError, cause
 from gateway.core.tag import TagDefinition, TagId, TagValue, decimal_text, exact
 from gateway.core.tagstore import TagStore
 from gateway.storage.audit import AuditLog
@@ -116,7 +116,7 @@ class Bindings:
         try:
             await asyncio.to_thread(write_durably, self._path(point), sheet_text(sheet).encode())
         except OSError as exc:
-            problem = f"the binding sheet cannot be kept: {exc}"
+            problem = f"the binding sheet cannot be kept: {cause(exc)}"
             raise StorageError(problem) from exc
         facts = {"point": point, "digest": sheet.digest, "signed_by": memory.signed_by, "file": file}
         await self._audit.append_event("binding", who, facts, point)
@@ -153,7 +153,7 @@ class Bindings:
         try:
             sheet = read_sheet(path.read_text(), path)
         except (OSError, ConfigError, UnicodeDecodeError) as exc:
-            return _Standing(None, f"the signed binding sheet cannot be read ({exc})")
+            return _Standing(None, f"the signed binding sheet cannot be read ({cause(exc)})")
         if sheet.digest != memory.digest:
             return _Standing(None, f"{path} is not the binding sheet that was signed")
         return _Standing(sheet)

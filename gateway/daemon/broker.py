@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gateway.config.broker import password_in
 from gateway.config.model import GatewayConfig
-from gateway.core.errors import ConfigError
+from gateway.core.errors import ConfigError, cause
 from gateway.core.tag import TagDefinition, TagId
 from gateway.protocols.mqtt.settings import MqttSettings, MqttTls
 
@@ -23,7 +23,8 @@ def mqtt_settings(config: GatewayConfig) -> MqttSettings | None:
         try:
             password = password_in(section.password_file)
         except (OSError, UnicodeDecodeError) as exc:
-            problem = f"{config.path}: mqtt.password_file: `{section.password_file}` cannot be read: {exc}"
+            where = f"{config.path}: mqtt.password_file"
+            problem = f"{where}: `{section.password_file}` cannot be read: {cause(exc)}"
             raise ConfigError((problem,)) from exc
     tls = section.tls
     return MqttSettings(

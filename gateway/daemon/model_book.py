@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from gateway.core.durable import write_durably
-from gateway.core.errors import StorageError
+from gateway.core.errors import StorageError, cause
 
 log = structlog.get_logger().bind(component="models")
 
@@ -61,7 +61,7 @@ class ModelBook:
             try:
                 await asyncio.to_thread(write_durably, self._path, body)
             except OSError as exc:
-                raise StorageError(f"model file `{self._path}` cannot be written: {exc}") from exc
+                raise StorageError(f"model file `{self._path}` cannot be written: {cause(exc)}") from exc
             self._models = models
             self.problem = ""
 
@@ -71,7 +71,7 @@ class ModelBook:
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError) as exc:
-            return self._unreadable(str(exc))
+            return self._unreadable(cause(exc))
         return found.models if found.format == _FORMAT else self._unreadable(f"format {found.format}")
 
     def _unreadable(self, why: str) -> dict[str, ServedBundle]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from gateway.core.durable import write_durably
-from gateway.core.errors import GatewayError
+from gateway.core.errors import GatewayError, cause
 from gateway.solver.proofs.safeset import read_proofs
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.workers.pool import CheckerPool
@@ -29,7 +29,7 @@ class ProofBook:
         try:
             self._digests = read_proofs(path)
         except (OSError, ValueError, KeyError, TypeError) as exc:
-            log.error("proofs_unreadable", path=str(path), problem=str(exc))  # noqa: TRY400  handled
+            log.error("proofs_unreadable", path=str(path), problem=cause(exc))  # noqa: TRY400  handled
             self._digests = frozenset()
 
     def __contains__(self, digest: str) -> bool:
@@ -61,7 +61,7 @@ async def prove(pool: CheckerPool, proofs: ProofBook, rule_set: RuleSet) -> str:
             return ""
         why = proof.escape
     except (GatewayError, OSError) as exc:
-        why = str(exc)
+        why = cause(exc)
     log.warning("safe_set_not_proved", modules=sorted(rule_set.module_ids), why=why)
     together = ", ".join(sorted(rule_set.module_ids))
     told = "o3ctl analyze MODULE.json --against DIR tells more"

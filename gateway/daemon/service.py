@@ -17,6 +17,7 @@ from gateway.daemon.engines import start_engine
 from gateway.daemon.house import House
 from gateway.daemon.recall import of_model, recalled
 from gateway.observability.systemd import sd_notify
+from gateway.storage.ownership import owned
 from gateway.supervision.loop import before_traffic
 
 log = structlog.get_logger().bind(component="daemon")
@@ -34,8 +35,9 @@ async def run_gateway(config: GatewayConfig) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    house = House(config, SystemClock())
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(owned(config.gateway.state_dir))  # before anything there is read or written
+        house = House(config, SystemClock())
         await _start(house, stack)
         tasks = [asyncio.create_task(work, name=name) for name, work in _long_lived(house).items()]
         tasks.append(asyncio.create_task(_until(stop), name="stop"))

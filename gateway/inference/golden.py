@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from gateway.core.errors import cause
 from gateway.inference.bundle.files import BundleError
 from gateway.inference.bundle.manifest import GOLDEN_FILE, Bundle, load_bundle
 from gateway.inference.decoding.decode import OutputRange
@@ -90,7 +91,7 @@ def read_golden(bundle: Bundle) -> Golden:
     try:
         return msgspec.json.decode((bundle.directory / GOLDEN_FILE).read_bytes(), type=Golden)
     except (OSError, msgspec.DecodeError, msgspec.ValidationError) as exc:
-        problem = f"{GOLDEN_FILE} holds no golden answers ({exc}): copy the whole bundle folder"
+        problem = f"{GOLDEN_FILE} holds no golden answers ({cause(exc)}): copy the whole bundle folder"
         raise BundleError(bundle.directory, problem) from exc
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.core.durable import sync_folder
-from gateway.core.errors import StorageError
+from gateway.core.errors import StorageError, cause
 from gateway.storage.codec import canonical, parsed
 
 GENESIS = bytes(32)
@@ -82,7 +82,7 @@ def open_for_appending(path: Path, busy_ms: int) -> sqlite3.Connection:
             check_same_thread=False,  # opened by one thread, then owned by the writer alone
         )
     except (OSError, sqlite3.Error) as exc:
-        raise StorageError(f"audit log `{path}` cannot be opened: {exc}") from exc
+        raise StorageError(f"audit log `{path}` cannot be opened: {cause(exc)}") from exc
     try:
         problem = _unfit(connection)
         if not problem:
@@ -94,7 +94,7 @@ def open_for_appending(path: Path, busy_ms: int) -> sqlite3.Connection:
             sync_folder(path.parent)
     except (OSError, sqlite3.Error) as exc:
         connection.close()
-        raise StorageError(f"audit log `{path}` cannot be opened: {exc}") from exc
+        raise StorageError(f"audit log `{path}` cannot be opened: {cause(exc)}") from exc
     if problem:
         connection.close()
         raise StorageError(f"audit log `{path}`: {problem}")

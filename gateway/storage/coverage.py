@@ -15,7 +15,7 @@ import structlog
 
 from gateway.core.decision import DecisionRecord, Unknown, Violated
 from gateway.core.durable import write_durably
-from gateway.core.errors import StorageError
+from gateway.core.errors import StorageError, cause
 from gateway.core.margins import BINS, bin_of
 
 log = structlog.get_logger().bind(component="coverage")
@@ -112,7 +112,7 @@ class CoverageBook:
                 await asyncio.to_thread(write_durably, self._path, body)
             except OSError as exc:
                 self._changed = True
-                raise StorageError(f"coverage file `{self._path}` cannot be written: {exc}") from exc
+                raise StorageError(f"coverage file `{self._path}` cannot be written: {cause(exc)}") from exc
 
     def _entry(self, module: str, constraint: str, revision: int, now_ns: int) -> Covered:
         key = (module, constraint)
@@ -134,8 +134,8 @@ class CoverageBook:
         except FileNotFoundError:
             return []
         except (OSError, msgspec.MsgspecError) as exc:
-            self.problem = f"coverage began anew: `{self._path}` cannot be read: {exc}"
-            log.warning("coverage_unreadable", path=str(self._path), problem=str(exc))
+            self.problem = f"coverage began anew: `{self._path}` cannot be read: {cause(exc)}"
+            log.warning("coverage_unreadable", path=str(self._path), problem=cause(exc))
             return []
         fitting = [c for c in found.constraints if len(c.margins) == BINS]
         return fitting[:MOST] if found.format == _FORMAT else []

@@ -22,7 +22,7 @@ from rich.panel import Panel
 
 from gateway.config.load import load
 from gateway.config.model import GatewayConfig
-from gateway.core.errors import GatewayError, LinkError
+from gateway.core.errors import GatewayError, LinkError, cause
 from gateway.link.client import LinkClient
 from gateway.protocols.mqtt.broker import demo_broker
 from gateway.protocols.opcua.passwords import hash_password
@@ -111,7 +111,7 @@ def _last_words(log_file: Path) -> str:
     try:
         lines = log_file.read_text(errors="replace").splitlines()[-12:]
     except OSError as exc:
-        return f"{log_file} cannot be read: {exc}"
+        return f"{log_file} cannot be read: {cause(exc)}"
     return "\n".join((f"{log_file} ends with:", *lines)) if lines else f"{log_file} is empty"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from gateway.cli.options import AsJson, Config, TagsCsv
+from gateway.core.errors import cause
 
 if TYPE_CHECKING:
     from gateway.cli.identify.wish import Told
@@ -228,4 +229,4 @@ def _plot(found: Identified, path: Path) -> None:
     try:
         drawn(found, path)
     except (OSError, ValueError) as exc:
-        offline.fail(f"o3ctl: `{path}` cannot be written: {exc}")
+        offline.fail(f"o3ctl: `{path}` cannot be written: {cause(exc)}")

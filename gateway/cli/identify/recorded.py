@@ -17,7 +17,7 @@ import numpy as np
 
 from gateway.cli.offline import Tags, fail
 from gateway.core.decision import PointId
-from gateway.core.errors import StorageError
+from gateway.core.errors import StorageError, cause
 from gateway.core.tag import TagId
 from gateway.solver.identify.series import Channel, Recording, Samples
 from gateway.storage.moments import Moment, moments
@@ -135,7 +135,7 @@ def table_columns(path: Path) -> list[str]:
         with path.open(encoding="utf-8-sig") as opened:
             first = opened.readline().strip("\r\n")
     except (OSError, UnicodeDecodeError) as exc:
-        fail(f"o3ctl: `{path}` cannot be read: {exc}")
+        fail(f"o3ctl: `{path}` cannot be read: {cause(exc)}")
     if not first:
         fail(f"{path}:1:1: the table is empty")
     return next(csv.reader([first], delimiter=max(",;\t", key=first.count)), [])

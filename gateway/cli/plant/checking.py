@@ -11,7 +11,7 @@ from gateway.config.binding import bound_tags, read_sheet, unsigned_problems
 from gateway.config.lease import lease_sum
 from gateway.config.load import load
 from gateway.config.model import DecisionPoint, GatewayConfig
-from gateway.core.errors import ConfigError
+from gateway.core.errors import ConfigError, cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def _binding_notes(config: GatewayConfig, point: DecisionPoint) -> list[str]:
     try:
         sheet = read_sheet(file.read_text(encoding="utf-8-sig"), file)
     except (OSError, UnicodeDecodeError) as exc:
-        return [f"{file}: the binding sheet cannot be read: {exc}"]
+        return [f"{file}: the binding sheet cannot be read: {cause(exc)}"]
     except ConfigError as exc:
         return list(exc.problems)
     return list(unsigned_problems(sheet, bound_tags(config, point.id), file))

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import msgspec
 
+from gateway.core.errors import cause
 from gateway.inference.bundle.files import BundleError
 from gateway.inference.bundle.manifest import GATE_FILE, Bundle
 
@@ -30,7 +31,7 @@ def read_gate_record(bundle: Bundle) -> list[Run]:
     try:
         record = msgspec.json.decode((bundle.directory / GATE_FILE).read_bytes(), type=list[Run])
     except (OSError, msgspec.DecodeError, msgspec.ValidationError) as exc:
-        raise _unusable(bundle, str(exc)) from exc
+        raise _unusable(bundle, cause(exc)) from exc
     if not any(record):
         raise BundleError(bundle.directory, f"{GATE_FILE} has no cycles: {_AGAIN}")
     lengths = len(bundle.manifest.inputs), len(bundle.manifest.outputs)

@@ -19,7 +19,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from gateway.core.errors import LinkBrokenError, LinkError, LinkRefusedError, LinkTimeoutError
+from gateway.core.errors import LinkBrokenError, LinkError, LinkRefusedError, LinkTimeoutError, cause
 from gateway.protocols.mqtt.backlog import Message
 from gateway.protocols.mqtt.requests import Arrival
 from gateway.protocols.mqtt.settings import MqttSettings, MqttTls
@@ -126,7 +126,7 @@ class MqttLink:
         try:
             await self._loop.run_in_executor(None, self._connect_in_thread)
         except (OSError, ssl.SSLError, ValueError) as exc:
-            raise LinkBrokenError(self._name, f"cannot connect ({exc})") from exc
+            raise LinkBrokenError(self._name, f"cannot connect ({cause(exc)})") from exc
         self._attach()
         try:
             async with asyncio.timeout(self._settings.connect_timeout_s):
@@ -292,7 +292,7 @@ def _tls_context(tls: MqttTls) -> ssl.SSLContext:
         if tls.certificate_file is not None:
             context.load_cert_chain(tls.certificate_file, tls.key_file)
     except (OSError, ssl.SSLError) as exc:
-        raise LinkBrokenError("mqtt", f"its certificates cannot be used ({exc})") from exc
+        raise LinkBrokenError("mqtt", f"its certificates cannot be used ({cause(exc)})") from exc
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.sslsocket_class = _SelfClosingSocket
     return context

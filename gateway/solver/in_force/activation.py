@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.core.durable import write_durably
-from gateway.core.errors import StorageError
+from gateway.core.errors import StorageError, cause
 from gateway.core.override import Override
 
 _AUTHORS = 1_000
@@ -108,7 +108,7 @@ class Activation:
         except FileNotFoundError:
             self._state = _State()
         except (OSError, ValidationError) as exc:
-            raise StorageError(f"module state `{path}` cannot be read: {exc}") from exc
+            raise StorageError(f"module state `{path}` cannot be read: {cause(exc)}") from exc
 
     def reserve(self) -> int:
         """A generation number that was never given out before; durable when this returns."""

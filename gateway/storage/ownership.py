@@ -1,0 +1,52 @@
+"""One state folder, one gateway: whoever starts second changes nothing there."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gateway.core.errors import StorageError, cause
+
+LOCK = "lock"
+
+
+@contextmanager
+def owned(state_dir: Path) -> Iterator[None]:
+    """The state folder is ours as long as the block runs; `StorageError` where another process has it.
+
+    The kernel gives it back when the process ends, however it ends; no child inherits it.
+    """
+    path = state_dir / LOCK
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    except OSError as exc:
+        raise StorageError(
+            f"state folder `{state_dir}` cannot be used: {cause(exc)}: it must be a folder that this user "
+            "may write in"
+        ) from exc
+    try:
+        _lock(number, state_dir)
+        yield
+    finally:
+        os.close(number)
+
+
+def _lock(number: int, state_dir: Path) -> None:
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(number, 20, 0).decode(errors="replace").strip()
+        raise StorageError(
+            f"state folder `{state_dir}` belongs to a gateway that is running (process "
+            f"{holder or 'unknown'}): stop that one first, or give this one a `state_dir` of its own"
+        ) from None
+    except OSError as exc:
+        raise StorageError(f"state folder `{state_dir}` cannot be locked: {cause(exc)}") from exc
+    with contextlib.suppress(OSError):  # on a full disk the lock counts, and who holds it is not said
+        os.ftruncate(number, 0)
+        os.pwrite(number, f"{os.getpid()}\n".encode(), 0)
