@@ -2,6 +2,6 @@
 
 import os
 
-# Its builds report their use to their maker, from the import on, by an id they keep in the home folder. Nothing
-# of the sort leaves a plant from us. The workers inherit it.
+# Its builds report their use to their maker, from the import on, by an id they keep in the home folder.
+# Nothing of the sort leaves a plant from us. The workers inherit it.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
