@@ -19,6 +19,7 @@ from tests.modbus_peer import ModbusPeer, PeerPlc
 from tests.recording_proxy import RecordingProxy
 
 CLOCK = SystemClock()
+PATIENCE_S = 60.0  # only a failure waits so long
 PUMP = TagDefinition(
     id=TagId("TK1.P101.SP"), kind=TagKind.REAL, unit="%", scale=Fraction("0.1"), writable=True
 )
@@ -63,7 +64,7 @@ def open_gate() -> str:
     return ""
 
 
-def soon(seconds: float = 2.0) -> Deadline:
+def soon(seconds: float = PATIENCE_S) -> Deadline:
     return Deadline.after(seconds, CLOCK)
 
 
@@ -76,7 +77,7 @@ class Source:
     session: int = 0
     counters: LinkCounters = field(default_factory=LinkCounters)
 
-    async def connect(self, timeout_s: float = 1.0) -> None:
+    async def connect(self, timeout_s: float = 2 * PATIENCE_S) -> None:
         endpoint = ModbusEndpoint(host="127.0.0.1", port=self.port, timeout_s=timeout_s)
         self.link = await ModbusLink.connect(endpoint, name="plc1", clock=CLOCK, counters=self.counters)
         self.session += 1
@@ -101,7 +102,7 @@ async def bench(clock: Clock = CLOCK) -> AsyncIterator[Bench]:
     async with ModbusPeer({1: plc.unit()}) as peer, RecordingProxy("127.0.0.1", peer.port) as proxy:
         source = Source(proxy.port)
         await source.connect()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE_S):
             await proxy.joined.wait()
             await peer.joined.wait()
         try:

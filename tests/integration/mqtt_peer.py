@@ -9,7 +9,6 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
 
 import pytest
 from paho.mqtt.client import Client, MQTTMessage
@@ -20,14 +19,10 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from gateway.protocols.mqtt.broker import mosquitto_path
 
+PATIENCE_S = 60.0  # only a failure waits so long
+
 needs_mosquitto = pytest.mark.skipif(mosquitto_path() is None, reason="mosquitto is not installed")
 needs_setpriv = pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not installed")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return cast("int", probe.getsockname()[1])
 
 
 def no_delay(sock: object) -> None:
@@ -51,16 +46,16 @@ class Peer:
     async def subscribe(self, topic: str) -> None:
         options = SubscribeOptions(qos=1, retainAsPublished=True)
         _, mid = self._client.subscribe(topic, options=options)
-        assert await asyncio.to_thread(self._subscribed.get, timeout=5) == mid
+        assert await asyncio.to_thread(self._subscribed.get, timeout=PATIENCE_S) == mid
 
-    async def next(self, timeout_s: float = 5.0) -> MQTTMessage:
-        return await asyncio.to_thread(self._messages.get, timeout=timeout_s)
+    async def next(self) -> MQTTMessage:
+        return await asyncio.to_thread(self._messages.get, timeout=PATIENCE_S)
 
     async def until(self, topic: str, payload: bytes | None = None) -> MQTTMessage:
         """The next message on `topic` (with that payload); those before it are dropped."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(2 * PATIENCE_S):
             while True:
-                message = await self.next(10)
+                message = await self.next()
                 if message.topic == topic and payload in {None, bytes(message.payload)}:
                     return message
 
@@ -85,7 +80,7 @@ class Peer:
         if user:
             properties.UserProperty = list(user)
         info = self._client.publish(topic, payload, qos=1, retain=retain, properties=properties)
-        await asyncio.to_thread(info.wait_for_publish, 5)
+        await asyncio.to_thread(info.wait_for_publish, PATIENCE_S)
         assert info.is_published()
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ from gateway.protocols.opcua.wire import Foreign
 SOURCE_NS = 1_700_000_000_123_456_000
 PASSWORD = "correct horse"  # noqa: S105  # a test's
 HASH = hash_password(PASSWORD)
-TIMEOUT_S = 30.0  # a full machine took 14 s for the first picture
+TIMEOUT_S = 120.0  # a full machine took 14 s for the first picture
 
 
 def tag_info(name: str, kind: str = "real", unit: str = "m", low: float | None = 0.0) -> TagInfo:

@@ -22,7 +22,16 @@ from gateway.solver.certificates.solvers import SolverName, ask, command_of, exp
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.workers.check import Checks
 from tests.integration.house import House
-from tests.unit.certificate_demo import BACKUP, PERMITTED, REFUSED, REPAIRED, decided, kept, with_fallback
+from tests.unit.certificate_demo import (
+    BACKUP,
+    FALLEN,
+    PERMITTED,
+    REFUSED,
+    REPAIRED,
+    decided,
+    kept,
+    with_fallback,
+)
 from tests.unit.solver_demo import BUFFER_TANK, LOWER_LEVEL, PATIENT, Situation, module, proposal, rule_set
 
 pytestmark = pytest.mark.integration
@@ -149,7 +158,7 @@ def test_certificates_of_every_kind_stand_up_to_a_solver_alone(
     rules: RuleSet, tmp_path: Path, solver: SolverName
 ) -> None:
     made = [decided(rules, r, f"d-{i}") for i, r in enumerate((PERMITTED, REPAIRED, REFUSED))]
-    made.append(with_fallback(rules, decided(rules, REFUSED, "d-3"), BACKUP))
+    made.append(with_fallback(rules, decided(rules, FALLEN, "d-3"), BACKUP))
     state = asyncio.run(kept(tmp_path, rules, made))
 
     for record in made:

@@ -21,6 +21,7 @@ from tests.recording_proxy import RecordingProxy
 pytestmark = pytest.mark.integration
 
 CLOCK = SystemClock()
+OVER_S = 0.7  # a time-out that comes; a machine that stands still for a while must not bring it about
 LEVEL, LIVE, FLAGS, TEMP = TagId("TK1.LT101"), TagId("TK1.LIVE"), TagId("TK1.FLAGS"), TagId("TK1.TT101")
 
 
@@ -53,7 +54,7 @@ class Watch:
         self._store, self._changed = store, asyncio.Event()
         store.observe(lambda _tag, _value: self._changed.set())
 
-    async def until(self, true: Callable[[], bool], within_s: float = 4.0) -> None:
+    async def until(self, true: Callable[[], bool], within_s: float = 60.0) -> None:
         async with asyncio.timeout(within_s):
             while not true():
                 self._changed.clear()
@@ -75,7 +76,7 @@ class Field:
 
 @asynccontextmanager
 async def field(
-    units: dict[int, PeerUnit], *devices: ModbusDevice, timeout_s: float = 0.3, start: bool = True
+    units: dict[int, PeerUnit], *devices: ModbusDevice, timeout_s: float = 30.0, start: bool = True
 ) -> AsyncIterator[Field]:
     async with ModbusPeer(units) as peer, RecordingProxy("127.0.0.1", peer.port) as proxy:
         store = TagStore([t.definition for d in devices for t in d.tags], CLOCK)
@@ -94,12 +95,13 @@ async def field(
 
 
 async def test_a_poll_turns_registers_into_values_with_quality_and_times() -> None:
+    began = CLOCK.monotonic()
     async with field({1: PeerPlc().unit()}, TANK) as f:
         level = await f.watch.status(LEVEL, StatusCode.Good)
 
         assert level.value == 2.0
         assert level.source_ts_ns is None
-        assert 0 <= CLOCK.monotonic() - level.confirmed_at < 1
+        assert began <= level.confirmed_at <= CLOCK.monotonic()
         assert f.channel.session == 1
         assert f.channel.statistics().connected
         # S14: the counter is read in one request with the inputs it vouches for
@@ -166,7 +168,7 @@ async def test_a_lost_link_turns_tags_bad_and_a_new_session_heals_them() -> None
 
 
 async def test_a_black_hole_turns_tags_bad_within_the_time_out_and_ends() -> None:
-    async with field({1: PeerPlc().unit()}, TANK, timeout_s=0.15) as f:
+    async with field({1: PeerPlc().unit()}, TANK, timeout_s=OVER_S) as f:
         await f.watch.status(LEVEL, StatusCode.Good)
         f.proxy.black_hole()
 
@@ -224,7 +226,7 @@ async def test_a_unit_reported_dead_backs_off_alone() -> None:
 async def test_a_silent_unit_does_not_take_its_neighbours_quality() -> None:
     dead = PeerUnit(input={0: 7}, silent=True)
     seen: list[StatusCode] = []
-    async with field({1: PeerPlc().unit(), 2: dead}, TANK, other_unit(), timeout_s=0.1) as f:
+    async with field({1: PeerPlc().unit(), 2: dead}, TANK, other_unit(), timeout_s=OVER_S) as f:
         await f.watch.status(LEVEL, StatusCode.Good)
         f.store.observe(lambda name, value: seen.append(value.status) if name == LEVEL else None)
         first = f.channel.session
@@ -250,7 +252,7 @@ async def test_a_silent_unit_does_not_take_its_neighbours_quality() -> None:
     ],
 )
 async def test_an_answer_that_is_not_ours_is_never_a_value(spoil: Callable[[bytes], bytes]) -> None:
-    async with field({1: PeerPlc().unit()}, TANK, timeout_s=0.1) as f:
+    async with field({1: PeerPlc().unit()}, TANK, timeout_s=OVER_S) as f:
         await f.watch.status(LEVEL, StatusCode.Good)
         f.peer.spoil = spoil
 
@@ -264,7 +266,7 @@ async def test_an_answer_that_is_not_ours_is_never_a_value(spoil: Callable[[byte
 # The late answer belongs to a connection that no longer exists.
 async def test_a_late_answer_never_satisfies_a_later_request() -> None:
     unit = PeerPlc().unit()
-    async with field({1: unit}, TANK, timeout_s=0.1) as f:
+    async with field({1: unit}, TANK, timeout_s=OVER_S) as f:
         await f.watch.status(LEVEL, StatusCode.Good)
         f.peer.hold = asyncio.Event()
         await f.watch.status(LEVEL, StatusCode.BadNoCommunication)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 from collections.abc import Awaitable, Callable
 from fractions import Fraction
@@ -18,6 +19,7 @@ from tests.modbus_bench import (
     HEATER,
     LAYOUT,
     MIXER,
+    PATIENCE_S,
     PUMP,
     HurriedClock,
     bench,
@@ -87,7 +89,7 @@ async def test_the_gate_is_asked_after_the_link_is_ours_and_after_other_requests
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(poll())
-            await asyncio.wait_for(b.peer.served.wait(), 2)
+            await asyncio.wait_for(b.peer.served.wait(), PATIENCE_S)
             tasks.create_task(b.hand_over.write(outputs(1), gate, soon()))
             b.peer.hold.set()
 
@@ -147,12 +149,12 @@ async def test_a_black_hole_ends_unconfirmed_at_the_deadline_and_resets_the_link
         await b.hand_over.write(outputs(100), open_gate, soon())
         b.proxy.black_hole()
 
-        started = CLOCK.monotonic()
-        outcome, why = await b.hand_over.write(outputs(900), open_gate, soon(0.15))
+        outcome, why = await b.hand_over.write(outputs(900), open_gate, soon(1.0))
 
         assert outcome is WriteOutcome.UNCONFIRMED
-        assert "did not answer" in why
-        assert CLOCK.monotonic() - started < 1.0
+        waited = re.search(r"did not answer within (\S+) s$", why)
+        assert waited is not None
+        assert float(waited[1]) <= 1.0  # the deadline's time, not the link's own
         assert b.source.link is not None
         assert b.source.link.fault
         assert len(b.peer.writes()) == 1
@@ -164,7 +166,7 @@ async def test_a_frozen_plc_never_confirms() -> None:
         await b.hand_over.write(outputs(100), open_gate, soon())
         b.plc.frozen = True
 
-        outcome, why = await b.hand_over.write(outputs(900), open_gate, soon())
+        outcome, why = await b.hand_over.write(outputs(900), open_gate, soon(6.0))
 
         assert outcome is WriteOutcome.UNCONFIRMED
         assert "not confirmed by the deadline" in why
@@ -174,10 +176,10 @@ async def test_a_frozen_plc_never_confirms() -> None:
 
 # Else the PLC, which may have taken the block, could see the lease word stand still.
 async def test_after_an_unconfirmed_write_the_next_lease_is_new_to_the_plc_in_the_same_session() -> None:
-    async with bench() as b:
+    async with bench(HurriedClock()) as b:
         await b.hand_over.write(outputs(100), open_gate, soon())
         b.plc.frozen = True
-        assert (await b.hand_over.write(outputs(900), open_gate, soon(0.1)))[0] is WriteOutcome.UNCONFIRMED
+        assert (await b.hand_over.write(outputs(900), open_gate, soon(6.0)))[0] is WriteOutcome.UNCONFIRMED
         b.plc.frozen = False
 
         assert (await b.hand_over.write(outputs(200), open_gate, soon()))[0] is WriteOutcome.CONFIRMED
@@ -333,7 +335,7 @@ async def test_a_cancelled_write_resets_the_link() -> None:
         b.peer.hold = asyncio.Event()
         b.peer.served.clear()
         task = asyncio.ensure_future(b.hand_over.write(outputs(900), open_gate, soon()))
-        await asyncio.wait_for(b.peer.served.wait(), 2)
+        await asyncio.wait_for(b.peer.served.wait(), PATIENCE_S)
 
         task.cancel()
 

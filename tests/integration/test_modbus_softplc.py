@@ -22,7 +22,7 @@ from gateway.protocols.modbus.channel import ModbusChannel
 from gateway.protocols.modbus.handover import HandOver
 from gateway.protocols.modbus.link import Departure
 from gateway.protocols.modbus.model import ModbusDevice, ModbusEndpoint, ModbusTag
-from tests.modbus_bench import FC16, FRAME_BYTES, HEATER, LAYOUT, MIXER, PUMP
+from tests.modbus_bench import FC16, FRAME_BYTES, HEATER, LAYOUT, MIXER, PATIENCE_S, PUMP
 from tests.recording_proxy import RecordingProxy
 
 pytestmark = pytest.mark.integration
@@ -63,7 +63,7 @@ def outputs(pump: int, heater: int = 0, mixer: int = 1) -> tuple[RegisterValue, 
 
 
 def soon() -> Deadline:
-    return Deadline.after(3, CLOCK)
+    return Deadline.after(PATIENCE_S, CLOCK)
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Plant:
     hand_over: HandOver
     changed: asyncio.Event
 
-    async def until(self, true: Callable[[], bool], within_s: float = 5.0) -> None:
+    async def until(self, true: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
         async with asyncio.timeout(within_s):
             while not true():
                 self.changed.clear()
@@ -102,14 +102,14 @@ async def plant() -> AsyncIterator[Plant]:
     )
     assert program.stdout is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             said = (await program.stdout.readline()).decode()
         found = re.search(r":(\d+)$", said.strip())
         assert found, said
         async with RecordingProxy("127.0.0.1", int(found[1])) as proxy:
             store, changed = TagStore([t.definition for t in TANK.tags], CLOCK), asyncio.Event()
             store.observe(lambda _tag, _value: changed.set())
-            endpoint = ModbusEndpoint(host="127.0.0.1", port=proxy.port, timeout_s=1, back_off_first_s=0.05)
+            endpoint = ModbusEndpoint(host="127.0.0.1", port=proxy.port, timeout_s=10, back_off_first_s=0.05)
             channel = ModbusChannel("plc1", endpoint, [TANK], store, CLOCK)
             hand_over = HandOver(channel, LAYOUT, owner=1, epoch=1, clock=CLOCK)
             made = Plant(int(found[1]), proxy, store, channel, hand_over, changed)
@@ -117,12 +117,13 @@ async def plant() -> AsyncIterator[Plant]:
                 running = tasks.create_task(channel.run())
                 try:
                     await made.until(lambda: made.status(LEVEL) is StatusCode.Good)
+                    await made.panel(LEASE_MS, 60_000)  # it ends where that is the subject
                     yield made
                 finally:
                     running.cancel()
     finally:
         program.terminate()
-        await asyncio.wait_for(program.communicate(), 10)
+        await asyncio.wait_for(program.communicate(), PATIENCE_S)
 
 
 async def mbpoll(port: int, first: int, count: int) -> list[int]:
@@ -148,7 +149,7 @@ async def mbpoll(port: int, first: int, count: int) -> list[int]:
     process = await asyncio.create_subprocess_exec(
         MBPOLL, *arguments, "127.0.0.1", stdout=asyncio.subprocess.PIPE
     )
-    out, _ = await asyncio.wait_for(process.communicate(), 10)
+    out, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     return [int(value) for value in re.findall(r"^\[\d+\]:\s+(\d+)", out.decode(), re.MULTILINE)]
 
 
@@ -178,11 +179,12 @@ async def test_a_plc_in_local_is_a_mismatch_and_in_remote_it_obeys_again() -> No
 # S11, S23: after the lease ran out the PLC is its own master until a block with a lease it has not seen.
 async def test_after_its_lease_ran_out_the_plc_obeys_the_next_block() -> None:
     async with plant() as p:
-        await p.panel(LEASE_MS, 400)
         assert (await p.write(outputs(300)))[0] is WriteOutcome.CONFIRMED
-
         await p.until(lambda: int(p.store[STATUS.id].value or 0) & 0b110 == 0b010)
+
+        await p.panel(LEASE_MS, 1)
         await p.until(lambda: int(p.store[STATUS.id].value or 0) & 0b110 == 0b100)
+        await p.panel(LEASE_MS, 60_000)
 
         assert not (await p.hand_over.read_working(soon())).in_control
         assert await p.write(outputs(310)) == (WriteOutcome.CONFIRMED, "")
@@ -190,7 +192,6 @@ async def test_after_its_lease_ran_out_the_plc_obeys_the_next_block() -> None:
 
 async def test_release_gives_the_plant_to_the_plc_at_once() -> None:
     async with plant() as p:
-        await p.panel(LEASE_MS, 60_000)
         assert (await p.write(outputs(300)))[0] is WriteOutcome.CONFIRMED
         await p.until(lambda: int(p.store[STATUS.id].value or 0) & 0b110 == 0b010)
 
@@ -205,7 +206,7 @@ async def test_a_frozen_plc_confirms_nothing_and_is_uncertain() -> None:
     async with plant() as p:
         await p.panel(FREEZE, 1)
 
-        outcome, _ = await p.hand_over.write(outputs(500), lambda: "", Deadline.after(0.3, CLOCK))
+        outcome, _ = await p.hand_over.write(outputs(500), lambda: "", Deadline.after(2.0, CLOCK))
 
         assert outcome is WriteOutcome.UNCONFIRMED
         await p.until(lambda: p.status(LEVEL) is StatusCode.UncertainLastUsableValue)
@@ -226,7 +227,6 @@ async def test_a_forced_sensor_is_no_longer_good() -> None:
 async def test_a_link_cut_at_any_byte_of_a_write_leaves_old_or_new_values_and_heals(counts: range) -> None:
     before, after = (200, 0, 1), (800, 1, 3)
     async with plant() as p:
-        await p.panel(LEASE_MS, 60_000)
         for count in counts:
             assert (await p.write(outputs(*before)))[0] is WriteOutcome.CONFIRMED
             writes, session = p.proxy.sent(passed=False).count(FC16), p.channel.session

@@ -28,7 +28,8 @@ from gateway.daemon.broker import mqtt_settings
 from gateway.protocols.mqtt.bridge import MqttBridge
 from gateway.protocols.mqtt.broker import mosquitto_path
 from gateway.protocols.mqtt.settings import MqttSettings, MqttTls
-from tests.integration.mqtt_peer import free_port, needs_mosquitto
+from tests.integration.mqtt_peer import PATIENCE_S, needs_mosquitto
+from tests.ports import free_port
 
 pytestmark = [
     pytest.mark.integration,
@@ -112,7 +113,10 @@ async def strict_broker(port: int, folder: Path, trust: Authority) -> AsyncItera
     passwords = folder / "passwords"
     tool = shutil.which("mosquitto_passwd") or ""
     await asyncio.to_thread(
-        subprocess.run, [tool, "-c", "-b", str(passwords), "gateway", PASSWORD], check=True, timeout=10
+        subprocess.run,
+        [tool, "-c", "-b", str(passwords), "gateway", PASSWORD],
+        check=True,
+        timeout=PATIENCE_S,
     )
     config = folder / "strict.conf"
     config.write_text(
@@ -124,7 +128,7 @@ async def strict_broker(port: int, folder: Path, trust: Authority) -> AsyncItera
     )
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while b" running" not in await process.stderr.readline():
                 assert process.returncode is None
         yield
@@ -149,7 +153,7 @@ async def running(settings: MqttSettings) -> AsyncIterator[MqttBridge]:
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - statistics have no event to wait for
             await asyncio.sleep(0.01)
 

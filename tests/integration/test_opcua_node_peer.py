@@ -56,7 +56,7 @@ async def test_node_opcua_browses_reads_subscribes_and_calls(tmp_path: Path, pol
             stderr=asyncio.subprocess.PIPE,
             cwd=PEERS,
         )
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(300):
             output, problems = await process.communicate()
         assert process.returncode == 0, problems.decode()
         report = json.loads(output.decode().strip().splitlines()[-1])

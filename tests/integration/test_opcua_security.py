@@ -142,7 +142,7 @@ async def test_an_anonymous_session_is_refused_on_a_secured_endpoint(gateway: Ri
 
 
 async def test_guessing_a_password_must_wait(tmp_path: Path) -> None:
-    async with rig(tmp_path, limits=Limits(login_failures=2)) as made:
+    async with rig(tmp_path, limits=Limits(login_failures=2, login_wait_s=3600)) as made:
         for _ in range(2):
             await refused(await made.unconnected("operator", "wrong"))
         await refused(await made.unconnected("operator", PASSWORD))  # right, and still too early
@@ -346,7 +346,7 @@ async def test_the_process_tells_when_it_listens_and_ends_on_sigterm(tmp_path: P
     )
     ours, theirs = os.pipe()
     arguments = ("--link", str(main.path), "--config", str(config), "--ready-fd", str(theirs))
-    async with main.listening(), asyncio.timeout(30):
+    async with main.listening(), asyncio.timeout(TIMEOUT_S):
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "gateway.protocols.opcua", *arguments, pass_fds=(theirs,)
         )
@@ -368,5 +368,5 @@ async def test_the_process_ends_when_its_parent_was_gone_before_it_could_look(tm
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gateway.protocols.opcua", *arguments
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_S):
         assert await process.wait() == 0

@@ -15,7 +15,8 @@ import pytest
 
 from gateway.link.messages import Answer, Ask
 from gateway.link.server import LinkServer, Peer, own_uids
-from tests.integration.mqtt_peer import REPOSITORY, free_port
+from tests.integration.mqtt_peer import PATIENCE_S, REPOSITORY
+from tests.ports import free_port
 from tests.unit.web_fakes import decision, snapshot
 
 pytestmark = pytest.mark.integration
@@ -43,7 +44,7 @@ async def web(socket: Path, port: int, *options: str) -> AsyncIterator[asyncio.s
 
 
 async def status_becomes(client: httpx.AsyncClient, path: str, code: int) -> httpx.Response:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(2 * PATIENCE_S):
         while True:
             try:
                 found = await client.get(path)
@@ -56,7 +57,10 @@ async def status_becomes(client: httpx.AsyncClient, path: str, code: int) -> htt
 
 async def test_the_api_follows_the_gateway_through_its_loss_and_return(tmp_path: Path) -> None:
     socket, port = tmp_path / "o3.sock", free_port()
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client, web(socket, port) as process:
+    async with (
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client,
+        web(socket, port) as process,
+    ):
         lost = await status_becomes(client, "/health", 503)
         assert "no gateway answers" in lost.json()["parts"]["link"]
         server = link_server(socket)
@@ -71,14 +75,14 @@ async def test_the_api_follows_the_gateway_through_its_loss_and_return(tmp_path:
         async with link_server(socket).listening():
             await status_becomes(client, "/api/v1/tags", 200)
             process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(PATIENCE_S):
                 assert await process.wait() == 0
 
 
 async def test_a_taken_port_ends_the_process_with_an_error(tmp_path: Path) -> None:
     listener = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
-    async with web(tmp_path / "o3.sock", port) as process, asyncio.timeout(20):
+    async with web(tmp_path / "o3.sock", port) as process, asyncio.timeout(2 * PATIENCE_S):
         assert await process.wait() == 1
     listener.close()
 
@@ -104,14 +108,14 @@ async def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     )
     assert parent.stdout is not None
     child = int(await parent.stdout.readline())
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
         await status_becomes(client, "/health", 503)
         handle = os.pidfd_open(child)
         ended = asyncio.Event()
         asyncio.get_running_loop().add_reader(handle, ended.set)
         parent.kill()
         await parent.wait()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await ended.wait()
         asyncio.get_running_loop().remove_reader(handle)
         os.close(handle)
@@ -119,5 +123,8 @@ async def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
 
 async def test_it_ends_when_the_process_that_started_it_was_gone_before_it_could_look(tmp_path: Path) -> None:
     port = free_port()
-    async with web(tmp_path / "o3.sock", port, "--parent", str(2**22 + 1)) as process, asyncio.timeout(20):
+    async with (
+        web(tmp_path / "o3.sock", port, "--parent", str(2**22 + 1)) as process,
+        asyncio.timeout(2 * PATIENCE_S),
+    ):
         assert await process.wait() == 0

@@ -8,7 +8,7 @@ const { AttributeIds, ClientMonitoredItem, DataType, MessageSecurityMode, OPCUAC
 const { StatusCodes, TimestampsToReturn, UserTokenType, coerceNodeId } = opcua;
 const { OPCUACertificateManager } = certificateManager;
 
-const deadline = setTimeout(() => fail(new Error("no end after 60 s")), 60_000);
+const deadline = setTimeout(() => fail(new Error("no end after 240 s")), 240_000);
 
 function fail(error) {
   console.error(error.stack ?? String(error));
