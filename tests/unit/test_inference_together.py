@@ -235,6 +235,30 @@ def test_a_session_that_is_forgotten_while_it_is_asked_fails_and_the_worker_goes
     assert engine.pool_statistics().in_tables == 0
 
 
+def test_a_what_if_holds_no_decision_of_its_point_up() -> None:
+    """It decodes on a copy: that it waits for guidance is not the business of the decision."""
+    cycles, until = _cycles(40), time.monotonic() + 60.0
+    engine, twin = Engine(BUNDLE, OUTPUTS), Engine(BUNDLE, OUTPUTS)
+    for each in (engine, twin):
+        each.propose(asked(cycles, 30, "a", rebuild=True))
+    for number in (1, 2):
+        request = asked(cycles, 30, "a", aside=True)
+        engine.submit(number, msgspec.structs.replace(request, urgency=2, guided_until=until))
+    engine.submit(3, asked(cycles, 31, "a"))
+    while 3 not in (replies := dict(engine.drain())):
+        assert engine.busy
+        engine.step()
+    assert raws(replies[3]) == raws(twin.propose(asked(cycles, 31, "a")))
+    assert engine.queued == 2
+
+    for number in (1, 2):
+        engine.guide(number, b"", "there is none")
+    replies = run(engine)
+    expected = raws(twin.propose(asked(cycles, 30, "b", rebuild=True)))
+    assert raws(replies[1]) == raws(replies[2]) == expected
+    assert engine.sessions == 1
+
+
 def test_what_nobody_waits_for_any_more_comes_last() -> None:
     cycles = _cycles(100)
     for cancelled, order in ((None, [1, 2]), (1, [2, 1])):

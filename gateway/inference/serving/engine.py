@@ -62,7 +62,7 @@ class Engine:
         self._jobs: dict[int, UnderWay] = {}
         self._sessions = Sessions(self.backend, uses, lambda: (job.name for job in self._jobs.values()))
         self._behind: dict[str, deque[tuple[int, Propose]]] = {}  # requests that have not begun
-        self._at_work: set[str] = set()  # sessions with a request that has
+        self._at_work: set[str] = set()  # sessions with a request that has, and writes to them
         self._awaited: dict[int, Awaited] = {}  # guidance, by request
         self._finished: list[tuple[int, Answer | NeedHistory | Failed]] = []
         self._no_room = False  # for what is computed ahead, until the next request
@@ -274,7 +274,7 @@ class Engine:
             self._behind.pop(session, None)
 
     def _begin(self, number: int, request: Propose, held: Session | None, own_s: float) -> None:
-        name = f"{request.session} aside" if request.aside else request.session
+        name = f"{request.session} aside {number}" if request.aside else request.session
         if held is None:
             self.release(name)
             session = Session(self.backend.open())
@@ -284,7 +284,8 @@ class Engine:
         else:
             session = held
         self._sessions.use(name, session)
-        self._at_work.add(request.session)
+        if not request.aside:  # which works on a copy, and holds nobody up
+            self._at_work.add(request.session)
         awaited = self._awaited.get(number)
         work = self._writer.work(session, request, awaited)
         job = UnderWay(number, request, name, session, request.urgency, work, awaited)
@@ -368,7 +369,8 @@ class Engine:
     def _leave(self, job: UnderWay, *, keep: bool = False) -> None:
         del self._jobs[job.number]
         self._awaited.pop(job.number, None)
-        self._at_work.discard(job.request.session)
+        if not job.request.aside:
+            self._at_work.discard(job.request.session)
         if not keep:
             self.release(job.name)
         self._next(job.request.session)
