@@ -1,7 +1,8 @@
 """Which mutants of a file do these tests not notice? `python -m tests.mutation FILE TEST...`
 
 Each mutant lives in a process of its own, which imports the changed file in place of the true one and runs
-the tests until one fails. Survivors are printed as JSON. Nothing of the gateway is imported here.
+the tests until one fails. Survivors are printed as JSON. What does not import that file is imported once,
+here; nothing that does.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 import pytest
 import z3
 
+from tests.mutation.ahead import import_all, unaffected
 from tests.mutation.mutator import Mutant, mutants
 from tests.mutation.touched import Chosen, Touching, Watch
 
@@ -52,6 +54,10 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self._tree, str(self._path), "exec"), module.__dict__)  # noqa: S102  # our own source
 
 
+def _name(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts)
+
+
 def survives(file: Path, tree: ast.Module, tests: Sequence[str], plugin: object | None = None) -> bool:
     """Whether all tests pass with the changed file. Blocks until a process has said so."""
     child = os.fork()
@@ -67,8 +73,7 @@ def _trial(file: Path, tree: ast.Module, tests: Sequence[str], plugins: Sequence
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-    name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-    sys.meta_path.insert(0, _Changed(name, tree, file))
+    sys.meta_path.insert(0, _Changed(_name(file), tree, file))
     options = [
         "-x",
         "-q",
@@ -92,16 +97,17 @@ def touching(file: Path, source: str, tests: Sequence[str]) -> Touching | None:
         told = Path(folder, "told.json")
         if not survives(file, ast.parse(source), tests, Watch(file, source, told)):
             return None
-        return Touching(source, json.loads(told.read_text(encoding="utf-8")))
+        seen = json.loads(told.read_text(encoding="utf-8"))
+        return Touching(source, seen["tests"], seen["modules"])
 
 
 def noticed(file: Path, mutant: Mutant, tests: Sequence[str], touched: Touching) -> bool:
-    """Whether a test fails: those that enter the changed function are asked first, then all together."""
+    """Whether a test fails: those that enter the changed function are asked first, then `tests`, if any."""
     first = touched.tests(mutant.line)
     files = list(dict.fromkeys(name.partition("::")[0] for name in first))
-    return (bool(first) and not survives(file, mutant.tree, files, Chosen(first))) or not survives(
-        file, mutant.tree, tests
-    )
+    if first and not survives(file, mutant.tree, files, Chosen(first)):
+        return True
+    return bool(tests) and not survives(file, mutant.tree, tests)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -110,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("tests", nargs="+")
     parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="only those named so")
+    parser.add_argument("--quick", action="store_true", help="ask only tests that enter the changed function")
     given = parser.parse_args(arguments)
     file = given.file.resolve()
     source = file.read_text(encoding="utf-8")
@@ -117,10 +124,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if touched is None:
         sys.stderr.write("the tests fail without any change\n")
         return 1
+    import_all(unaffected(touched.modules, _name(file)))
     chosen = [m for m in mutants(source) if not given.only or any(words in m.name for words in given.only)]
     found: list[Mutant] = []
     for mutant in chosen:
-        if not noticed(file, mutant, given.tests, touched):
+        if not noticed(file, mutant, () if given.quick else given.tests, touched):
             found.append(mutant)
             sys.stderr.write(f"{file.name}:{mutant.line}: {mutant.name}\n")
     sys.stdout.write(json.dumps({"mutants": len(chosen), "survivors": [mutant.name for mutant in found]}))

@@ -42,7 +42,11 @@ TESTS = {
     ),
     "pipeline/rearm": ("tests/unit/test_pipeline_rearm.py", REARMING),
     "daemon/rearming": (REARMING, "tests/unit/test_daemon_takeover.py"),
-    "daemon/modes": ("tests/unit/test_daemon_arming.py", REARMING, "tests/unit/test_daemon_modes.py"),
+    "daemon/modes": (
+        *(f"tests/unit/test_daemon_{n}.py" for n in ("arming", "resuming")),
+        REARMING,
+        "tests/unit/test_daemon_modes.py",
+    ),
 }
 # One of each kind that a proof, or a start (S23), would suffer from most.
 TELLING = {

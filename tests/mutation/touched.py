@@ -82,14 +82,17 @@ class Watch:
 
     def pytest_sessionfinish(self) -> None:
         """Says what was seen."""
-        self._told.write_text(json.dumps(self._tests), encoding="utf-8")
+        told = {"tests": self._tests, "modules": sorted(sys.modules)}
+        self._told.write_text(json.dumps(told), encoding="utf-8")
 
 
 class Touching:
-    """What a watched run told."""
+    """What a watched run told; `modules`: all that were imported in it."""
 
-    def __init__(self, source: str, told: Mapping[str, tuple[float, Sequence[int]]]) -> None:
-        self._functions, self._told = Functions(source), told
+    def __init__(
+        self, source: str, told: Mapping[str, tuple[float, Sequence[int]]], modules: Sequence[str]
+    ) -> None:
+        self._functions, self._told, self.modules = Functions(source), told, modules
 
     def tests(self, line: int) -> list[str]:
         """Those that enter the function which the line lies in, quick ones first; all where it is in none."""
