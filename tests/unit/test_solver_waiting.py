@@ -223,7 +223,7 @@ async def test_a_change_that_was_put_off_is_not_tried_once_its_file_says_somethi
     bench.lost = True
     await registry.apply([bench.module("b.json", "limit", 1)])
     await registry.apply([bench.drop("b.json", "{")])
-    assert registry.put_off.taken() == []
+    assert registry.put_off.taken() == ([], {})
 
 
 async def test_a_trial_ends_when_its_file_holds_another_module(bench: Bench) -> None:

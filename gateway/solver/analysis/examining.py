@@ -127,7 +127,7 @@ class Examining(Generic[R]):
         kept = registry.activation.before(name)
         if now is held and kept is not None:
             try:
-                return [*active, (await registry.kept(kept)).module]
+                return [*active, (await registry.restoring.held(kept)).module]
             except (StorageError, GatewayError):
                 return active  # it fits no more, or its bytes are gone: nothing to compare with
         return active

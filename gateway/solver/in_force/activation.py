@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -157,7 +158,7 @@ class Activation:
         """Store a module's bytes; their sha256, by which `kept` finds them."""
         content = hashlib.sha256(data).hexdigest()
         path = self.folder / f"{content}.json"
-        if not path.exists():
+        if not _holds(path, data):
             store_durably(path, data)
         return content
 
@@ -185,7 +186,8 @@ class Activation:
         needed = {f"{m.content}.json" for m in every} | {"state.json"}
         for path in self.folder.glob("*.json"):
             if path.name not in needed:
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # what nobody needs may as well stay
+                    path.unlink(missing_ok=True)
 
 
 def _history(
@@ -207,6 +209,14 @@ def _history(
 def _authors(kept: Mapping[str, tuple[str, str]], files: AbstractSet[str]) -> dict[str, tuple[str, str]]:
     """All of them, files that wait for approval included, while they are few."""
     return dict(kept) if len(kept) <= _AUTHORS else {f: a for f, a in kept.items() if f in files}
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """Whether a file is there and holds these bytes; they may have rotted since they were kept."""
+    try:
+        return path.read_bytes() == data
+    except OSError:
+        return False
 
 
 def store_durably(path: Path, data: bytes) -> None:

@@ -150,7 +150,9 @@ class Acts(Generic[R]):
                 problem = f"no revision of module `{name}` was accepted before revision {old.module.revision}"
                 raise ActRefusedError(problem)
             try:
-                back = replace(await registry.kept(kept), file=old.file, since_ns=registry.clock.utc_ns())
+                back = replace(
+                    await registry.restoring.held(kept), file=old.file, since_ns=registry.clock.utc_ns()
+                )
             except ModuleRefusedError as exc:
                 raise ActRefusedError(
                     f"revision {kept.revision} fits no more: {'; '.join(told(exc))}"

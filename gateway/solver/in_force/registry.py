@@ -23,8 +23,9 @@ from gateway.solver.in_force.module_status import Held, ModuleStatus, Sets, Wait
 from gateway.solver.in_force.override_book import OverrideBook, Record
 from gateway.solver.in_force.proving import Invariance, Proving
 from gateway.solver.in_force.put_off import PutOff
+from gateway.solver.in_force.restoring import Restoring
 from gateway.solver.in_force.staging import Compile, Staging
-from gateway.solver.in_force.watcher import FileGone, FolderChange
+from gateway.solver.in_force.watcher import FolderChange
 from gateway.solver.modules.module import Module
 
 log = structlog.get_logger().bind(component="registry")
@@ -65,6 +66,7 @@ class Registry(Generic[R]):
     stirred: asyncio.Event = field(default_factory=asyncio.Event)  # something may wait that did not before
     book: ModuleBook = field(init=False)
     staging: Staging = field(init=False)
+    restoring: Restoring = field(init=False)
     overrides: OverrideBook = field(init=False)
     proving: Proving[R] = field(init=False)
     _restored_set: R | None = None  # what was in force before the stop, until something is in force
@@ -74,6 +76,7 @@ class Registry(Generic[R]):
         self.book = ModuleBook(self.reports, self.clock)
         self.overrides = OverrideBook(self.record, self.clock)
         self.proving = Proving(self.invariance, self.book, self.lock, self._proved)
+        self.restoring = Restoring(self.folder, self.activation, self.book, self.compile)
         self.staging = Staging(
             folder=self.folder,
             activation=self.activation,
@@ -102,11 +105,11 @@ class Registry(Generic[R]):
         async with self.lock:
             await asyncio.to_thread(self.activation.load)
             await self.overrides.restarted(self.activation.overrides)
-            before = self.book.sets = await self._restore()
+            before = self.book.sets = await self.restoring.sets()
             if before.active:
                 with contextlib.suppress(ModuleRefusedError):  # then one after the other is tried, below
                     self._restored_set = await asyncio.to_thread(self._assembled, before, 0)
-            changes = [*found, *self._missing(before)]
+            changes = [*found, *self.restoring.missing(before)]
             sets = await self._staged(before, changes)
             try:
                 await self._switch(sets)
@@ -151,16 +154,19 @@ class Registry(Generic[R]):
             while True:
                 await self.put_off.due()
                 async with self.lock:
-                    changes = self.put_off.taken()
+                    changes, approved = self.put_off.taken()
                     log.info("changes_tried_again", files=[change.name for change in changes])
                     await self._take_many(changes)
+                    for name, waiting in approved.items():
+                        if self.book.waiting.get(name) is waiting:
+                            await self.carry_out(name, waiting)
                     await self.approve_signed()
                     self._changed()
 
     async def carry_out(self, name: str, waiting: Waiting) -> bool:
         """Put an approved change in force, or first have its safe set proved; False where it is refused.
 
-        Call with the lock held.
+        One that fails by no fault of its own waits on, and is tried again. Call with the lock held.
         """
         offer = waiting.offer
         old = self.sets.active.get(name)
@@ -181,6 +187,10 @@ class Registry(Generic[R]):
         if done and offer is None and old is not None:
             self.book.note_unloaded(old)
             await self.book.forget(old.file)
+        refusal = self.book.refused.get(waiting.file)
+        if not done and refusal is not None and refusal.passing:
+            self.book.waiting[name] = waiting
+            self.put_off.note_approved(name, waiting)
         return done
 
     async def take(self, sets: Sets, cause: str, taken_back: Mapping[str, str] | None = None) -> bool:
@@ -221,39 +231,6 @@ class Registry(Generic[R]):
         self.progress = (0, 0)
         self.stirred.set()
         self.on_change()
-
-    def _missing(self, sets: Sets) -> list[FileGone]:
-        """Files taken out during the stop; a folder that is away altogether takes nothing out."""
-        if not self.folder.is_dir():
-            return []
-        every = (*sets.active.values(), *sets.shadow.values())
-        return [FileGone(h.file) for h in every if not (self.folder / h.file).exists()]
-
-    async def _restore(self) -> Sets:
-        """Modules in force before the stop, from their kept bytes; one that cannot come back is refused."""
-        active = await self._restored(self.activation.modules)
-        return Sets(active, await self._restored(self.activation.shadow))
-
-    async def _restored(self, modules: Mapping[str, KeptModule]) -> dict[str, Held]:
-        held: dict[str, Held] = {}
-        for name, kept in modules.items():
-            try:
-                held[name] = await self.kept(kept)
-            except StorageError as exc:
-                await self.book.refuse(kept.file, "the module in force before the stop is lost", (str(exc),))
-            except ModuleRefusedError as exc:
-                await self.book.refuse(
-                    kept.file, "the module in force before the stop fits no more", told(exc)
-                )
-        return held
-
-    async def kept(self, kept: KeptModule) -> Held:
-        """A module from its kept bytes; raises `StorageError` or `ModuleRefusedError`."""
-        data = await asyncio.to_thread(self.activation.kept, kept.content)
-        module = await asyncio.to_thread(self.compile, data, kept.file)
-        if kept.priority is not None:
-            module = replace(module, priority=kept.priority)
-        return Held(module, data, kept.file, kept.content, kept.last_success_ns, kept.priority_by)
 
     async def _start_one_by_one(self, before: Sets, changes: Sequence[FolderChange]) -> None:
         """Some module fits not with the others: find it by adding one file after another."""

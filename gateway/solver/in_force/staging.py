@@ -26,7 +26,7 @@ from gateway.solver.in_force.changes import (
 )
 from gateway.solver.in_force.module_book import ModuleBook
 from gateway.solver.in_force.module_status import Held, Sets, Waiting, told
-from gateway.solver.in_force.watcher import FileGone, FileSettled, FolderChange
+from gateway.solver.in_force.watcher import FileGone, FileSettled, FolderChange, leads_nowhere
 from gateway.solver.modules.module import Module
 
 Compile = Callable[[bytes, str], Module]  # raises ModuleRefusedError
@@ -122,7 +122,7 @@ class Staging:
             Standing(old.file, old.module.revision, old.module.digest) if old is not None else None,
             self.activation.highest.get(module.id),
             lambda: self.weakens(old.module if old is not None else None, module),
-            other_file_there=elsewhere and old is not None and (self.folder / old.file).exists(),
+            other_file_there=elsewhere and old is not None and not leads_nowhere(self.folder / old.file),
             taken_back=self.activation.taken_back.get(module.digest, ""),
         )
 
@@ -169,7 +169,7 @@ class Staging:
         for name in [n for n, w in self.book.waiting.items() if w.file == file]:
             self.book.waiting.pop(name)
             held = sets.active.get(name)
-            if held is not None and not (self.folder / held.file).exists():
+            if held is not None and leads_nowhere(self.folder / held.file):
                 alone = name
         return alone
 
@@ -213,7 +213,7 @@ class Staging:
         """A file is gone: copies of its module are judged anew, unless a person took the module out."""
         for change in list(self._copies.values()):
             asked = any(w.offer is None and w.by for w in self.book.waiting.values())
-            if not asked and (self.folder / change.name).exists():
+            if not asked and not leads_nowhere(self.folder / change.name):
                 sets = await self._with_file(sets, change)
         return sets
 

@@ -260,6 +260,26 @@ def is_module_name(name: str) -> bool:
     return _may_hold_a_module(name) and name.isprintable() and len(name.encode()) <= _NAME_BYTES
 
 
+def is_gone(path: Path) -> bool:
+    """Whether nothing bears a name any more: a link to nothing is there, and what nobody may see."""
+    return _surely_not(path.lstat)
+
+
+def leads_nowhere(path: Path) -> bool:
+    """Whether a name is gone, or a link to where nothing is; not where nobody may look."""
+    return _surely_not(path.stat)
+
+
+def _surely_not(look: Callable[[], os.stat_result]) -> bool:
+    try:
+        look()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _may_hold_a_module(name: str) -> bool:
     return name.endswith(SUFFIXES) and not name.startswith((".", "~", "#"))
 
