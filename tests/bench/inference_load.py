@@ -139,13 +139,16 @@ class Client:
         self._inputs = [TagId(spec.tag) for spec in bundle.manifest.inputs]
         self._in_force = {TagId(spec.tag): Fraction(50) for spec in bundle.manifest.outputs}
 
-    async def ask(self, seen: Seen, due: float) -> None:
+    async def ask(self, seen: Seen, due: float, deadline_s: float = 1.0) -> None:
         """One decision that was due at `due`."""
         turn = next(self._turn)
         at = float(turn // POINTS)
         try:
             await self._engine.propose_for(
-                f"point-{turn % POINTS}", self._measured(at), self._in_force, Deadline.after(1.0, _CLOCK)
+                f"point-{turn % POINTS}",
+                self._measured(at),
+                self._in_force,
+                Deadline.after(deadline_s, _CLOCK),
             )
         except (InferenceError, WorkerLostError):
             seen.failed += 1

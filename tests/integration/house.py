@@ -50,6 +50,8 @@ MODULES = {
 class House:
     """`async with House(tmp_path) as house`: the demo running in shadow, its first decision made."""
 
+    modules = 'proof_grace = "300 s"\n'  # of its configuration: a proof of a busy machine takes its time
+
     def __init__(
         self,
         folder: Path,
@@ -269,7 +271,7 @@ class House:
         ):
             assert text.count(old) == 1, f"the demo's configuration has no single `{old}`"
             text = text.replace(old, new)
-        config.write_text(text)
+        config.write_text(f"{text}\n[modules]\n{self.modules}")
         sheet = self.folder / "binding.csv"
         sheet.write_text(sheet.read_text().replace("127.0.0.1:15020", f"127.0.0.1:{self.proxy.port}"))
         (self.folder / "secrets" / f"{USER}.hash").write_text(hash_password(PASSWORD) + "\n")

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.house import ROOT, House, tell
+from gateway.link.messages import DecisionView
+from tests.integration.house import ROOT, SLOWEST, House, tell
 
 pytestmark = pytest.mark.integration
 
@@ -30,7 +31,7 @@ async def o3ctl(house: House, *arguments: str) -> str:
         cwd=ROOT,
         env={"O3_SOCKET": str(house.state / "run" / "o3.sock"), "PATH": "/usr/bin:/bin"},
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(SLOWEST * 60):
         said, _ = await process.communicate()
     assert process.returncode == 0, said
     return said.decode()
@@ -60,7 +61,9 @@ async def test_a_module_is_tried_live_then_back_tested_and_coverage_survives_a_r
         before = {m["id"]: m["state"] for m in await house.asked("runtime.list")}
         module = tighter(tmp_path)
 
-        lines = (await o3ctl(house, "try", str(module), "--live", "--for", "8s", *shared(house))).splitlines()
+        lines = (
+            await o3ctl(house, "try", str(module), "--live", "--for", "12s", *shared(house))
+        ).splitlines()
         *differences, last = (json.loads(line) for line in lines)
         summary = last["summary"]
         tell(f"tried on {summary['decisions']} decisions: {summary['kinds']}")
@@ -69,6 +72,7 @@ async def test_a_module_is_tried_live_then_back_tested_and_coverage_survives_a_r
         assert len(refused) == summary["kinds"]["newly_refused"] > 0
         assert {m["id"]: m["state"] for m in await house.asked("runtime.list")} == before
 
+        await house.until(lambda p: sum(map(_judged, p.decisions.values())) >= 10, 30, "ten verdicts")
         found = json.loads(await o3ctl(house, "backtest", str(module), "--since", "1h", *shared(house)))
         assert found["kinds"]["newly_refused"] >= summary["kinds"]["newly_refused"]
         own = ROOT / "constraints" / "buffer-tank.json"
@@ -87,6 +91,11 @@ async def test_a_module_is_tried_live_then_back_tested_and_coverage_survives_a_r
         assert again["buffer-tank/no-overflow"]["judged"] >= kept["buffer-tank/no-overflow"]["judged"]
         assert again["buffer-tank/no-overflow"]["since_ns"] == kept["buffer-tank/no-overflow"]["since_ns"]
         assert not any(c["never_fired"] for c in said)  # nothing of the demo is thirty days old
+
+
+def _judged(view: DecisionView) -> bool:
+    """A busy machine has no time for some."""
+    return view.outcome in {"permitted", "repaired", "refused"}
 
 
 def _kept(house: House) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ import pytest
 from gateway.cli.certificate.checks import Wanted, verify
 from gateway.cli.certificate.export import export
 from gateway.core.decision import CheckRequest, DecisionRecord, Permitted, outcome_name
+from gateway.link.messages import DecisionView
 from gateway.solver.certificates.claims import claims_of, scene_of
 from gateway.solver.certificates.smtlib import script
 from gateway.solver.certificates.solvers import SolverName, ask, command_of, expected_answers
@@ -117,12 +118,13 @@ def repeated(rules: RuleSet, count: int, seed: int) -> Counter[str]:
         expected = expected_answers(text)
         outcomes[outcome_name(record.outcome)] += 1
         for solver in ("z3", "cvc5"):
-            answers = ask(solver, text)
+            answers = ask(solver, text, within_s=600.0)
             assert answers.said == expected, (record, answers)
     return outcomes
 
 
 @needs_cvc5
+@pytest.mark.timeout(1200)
 def test_z3_and_cvc5_repeat_a_hundred_decisions_half_of_them_at_a_boundary(rules: RuleSet) -> None:
     outcomes = repeated(rules, 100, seed=20)
 
@@ -132,9 +134,14 @@ def test_z3_and_cvc5_repeat_a_hundred_decisions_half_of_them_at_a_boundary(rules
 @needs_cvc5
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(10))
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_z3_and_cvc5_repeat_many_more_decisions(rules: RuleSet, seed: int) -> None:
     repeated(rules, 300, seed=100 + seed)
+
+
+def judged(view: DecisionView | None) -> bool:
+    """A busy machine has no time for some."""
+    return view is not None and view.outcome in {"permitted", "repaired", "refused"}
 
 
 @pytest.mark.parametrize("solver", ["z3", pytest.param("cvc5", marks=needs_cvc5)])
@@ -183,12 +190,15 @@ def test_a_script_whose_status_is_turned_round_is_never_confirmed(rules: RuleSet
 async def test_decisions_of_the_running_gateway_are_certified_before_and_after_a_swap(tmp_path: Path) -> None:
     """From the audit log and the evidence alone: while the gateway runs, and when its rules are others."""
     async with House(tmp_path) as house:
-        await house.until(lambda p: len(p.decisions) >= 5, 30, "five decisions")
-        before = house.picture.decisions[max(house.picture.decisions)]
+        await house.until(lambda p: len(p.decisions) >= 5 and judged(p.last), 30, "five decisions")
+        before = house.picture.last
+        assert before is not None
         shutil.copyfile(LOWER_LEVEL, house.watched / LOWER_LEVEL.name)
         swapped = before.generation + 1
         await house.until(
-            lambda p: p.last is not None and p.last.generation >= swapped, 30, "a decision under both modules"
+            lambda p: judged(p.last) and p.last is not None and p.last.generation >= swapped,
+            30,
+            "a decision under both modules",
         )
         after = house.picture.last
         assert after is not None

@@ -19,11 +19,11 @@ from tests.integration.house import tell
 from tests.model_load import Load, full_pasts, swap
 from tests.unit.inference_demo import BUFFER_TANK, RECKLESS, demo_definitions
 
-pytestmark = [pytest.mark.integration, pytest.mark.nightly, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.nightly, pytest.mark.timeout(3600)]
 
 SWAPS = 100
 SETTLING = 10  # swaps before anything is counted: allocators and caches fill up once
-PER_S, DEADLINE_S = 50.0, 5.0
+PER_S, DEADLINE_S = 50.0, 30.0
 MOST_GROWTH_MB = 4.0
 MOST_LATE = 0.02  # a machine that stands still for half a second has no place for a point's fifth request
 
@@ -57,7 +57,7 @@ def _make(folder: Path, on_lost: Callable[[], None]) -> ModelEngine:
 
 async def _alone(served: ServedModel) -> None:
     """Returns when every engine that was replaced has ended."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while served.swap_statistics().draining:  # noqa: ASYNC110  # a count gives no event
             await asyncio.sleep(0.01)
 

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.integration
 
 EXAMPLE_LIMIT = ROOT / "docs" / "examples" / "lower-level-limit.json"
 LIMIT = "lower-level-limit"
-GRACE_S = 2
 
 
 class Confirming(House):
@@ -27,8 +26,7 @@ class Confirming(House):
         config = self.folder / "gateway.toml"
         text = config.read_text()
         assert 'weakening = "allow"' in text
-        text = text.replace('weakening = "allow"', 'weakening = "confirm"')
-        config.write_text(text + f'\n[modules]\nproof_grace = "{GRACE_S} s"\n')
+        config.write_text(text.replace('weakening = "allow"', 'weakening = "confirm"'))
 
     async def load(self, name: str, text: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401  # plain data
         """What is then known of the file's module."""

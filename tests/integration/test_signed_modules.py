@@ -30,7 +30,7 @@ class Signed(House):
             source.unlink()
         config = self.folder / "gateway.toml"
         text = config.read_text().replace('weakening = "allow"', 'weakening = "confirm"')
-        config.write_text(text + f'\n[modules]\nsigned_only = true\ntrusted_keys = ["{public}"]\n')
+        config.write_text(text + f'signed_only = true\ntrusted_keys = ["{public}"]\n')
 
     def signed(self, text: str, key: str = "plant.key") -> bytes:
         data = text.encode()

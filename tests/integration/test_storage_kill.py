@@ -70,7 +70,7 @@ async def _append_until_killed(path: Path, life: int, lines: int) -> list[str]:
     assert child.stdout is not None
     seen: list[str] = []
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             while len(seen) < lines:
                 line = await child.stdout.readline()
                 assert line, "the child ended by itself"

@@ -68,7 +68,7 @@ Unit=poweroff.target
 
 
 def call(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=60)  # noqa: S603 - our own words
+    subprocess.run(command, check=True, capture_output=True, timeout=300)  # noqa: S603 - our own words
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_under_the_unit_all_parts_work_nothing_else_does_and_the_watchdog_bites(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
     result = tree / "var/lib/o3-gateway/result.json"

@@ -22,7 +22,7 @@ def needs(tool: str) -> pytest.MarkDecorator:
 
 def call(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - our own words
-        command, capture_output=True, text=True, timeout=60, check=False
+        command, capture_output=True, text=True, timeout=300, check=False
     )
 
 

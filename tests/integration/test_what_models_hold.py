@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.house import House
+from tests.integration.house import ANSWER_S, House
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -45,7 +45,7 @@ async def counted(house: House) -> dict[str, Any]:
 
 async def told(house: House, metric: str) -> str:
     """All metrics, once that one is among them: the web process hears of it within a second."""
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{house.web_port}") as web:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{house.web_port}", timeout=ANSWER_S) as web:
         for _ in range(LOOKS):
             try:
                 said = (await web.get("/metrics")).text
