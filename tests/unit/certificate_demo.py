@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from gateway.cli.certificate.checks import Verification
 from gateway.cli.certificate.export import export
+from gateway.cli.certificate.looks import Verification
 from gateway.core.clock import SystemClock
 from gateway.core.decision import (
     CheckRequest,
@@ -43,11 +43,13 @@ from gateway.storage.codec import certificate_digest
 from tests.unit.solver_demo import PATIENT, PUMP, Situation, proposal
 
 RAMPED = {PUMP: (InForce(Fraction(38), 0.4), InForce(Fraction(30), 2.5))}
-PERMITTED = Situation(older=RAMPED).request(proposal("42"))
+PERMITTED = Situation(older=RAMPED).request(replace(proposal("42"), model_digest="sha256:model"))
 REPAIRED = Situation(level=2.5).request(proposal("80", heater=1))
 REFUSED = Situation(level=3.56, inflow=30.0, pump="0", may_repair=False).request(proposal("0"))
 UNDETERMINED = Situation(level=float("nan")).request(proposal("40"))
-BACKUP = Situation(level=2.5, pump="60", may_repair=False).request(None)
+LOW = Situation(level=0.505, pump="10", may_repair=False)
+FALLEN = LOW.request(proposal("10", heater=1))  # the heater would run dry
+BACKUP = LOW.request(None)
 
 
 def decided(
@@ -70,7 +72,7 @@ def decided(
         inputs=request.inputs,
         generation=request.generation,
         rule_set_digest=result.rule_set_digest,
-        model_digest="sha256:model",
+        model_digest=request.proposal.model_digest if request.proposal is not None else "",
         timings_ms={"check": 1.5},
         examined=Examination(request=replace(request, decision=DecisionId(name)), result=result),
         overrides=result.overrides,

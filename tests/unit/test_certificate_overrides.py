@@ -19,7 +19,7 @@ from gateway.solver.certificates.basis import Basis
 from gateway.solver.errors import CertificateError
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.storage.codec import decode_record, encode_record
-from tests.unit.certificate_demo import BACKUP, REFUSED, State, again, decided, kept, with_fallback, wrong
+from tests.unit.certificate_demo import BACKUP, FALLEN, State, again, decided, kept, with_fallback, wrong
 from tests.unit.solver_demo import Situation, proposal, rule_set
 
 RAMP = Override(
@@ -53,7 +53,7 @@ def state(tmp_path_factory: pytest.TempPathFactory, rules: RuleSet, jump: Decisi
     records = [
         jump,
         high,
-        with_fallback(rules, decided(rules, REFUSED, "fallback"), BACKUP),
+        with_fallback(rules, decided(rules, FALLEN, "fallback"), BACKUP),
         decided(rules, HOT, "hot"),
     ]
     return asyncio.run(kept(tmp_path_factory.mktemp("state"), rules, records))

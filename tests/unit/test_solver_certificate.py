@@ -32,6 +32,7 @@ from gateway.solver.rules.ruleset import RuleSet
 from tests.property.test_solver_judges import conditions, points
 from tests.unit.certificate_demo import (
     BACKUP,
+    FALLEN,
     PERMITTED,
     REFUSED,
     REPAIRED,
@@ -135,7 +136,7 @@ def test_each_outcome_makes_the_claims_that_were_shown_and_no_more(rules: RuleSe
 
 
 def test_s10_a_fallback_that_was_let_out_has_a_claim_of_its_own(rules: RuleSet) -> None:
-    record = with_fallback(rules, decided(rules, REFUSED, "d"), BACKUP)
+    record = with_fallback(rules, decided(rules, FALLEN, "d"), BACKUP)
 
     claims = claims_of(record)
 

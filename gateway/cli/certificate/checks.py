@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from gateway.cli.certificate.accord import disagreement
 from gateway.cli.certificate.file import (
     KEYS,
     Derived,
@@ -18,68 +20,26 @@ from gateway.cli.certificate.file import (
     file_document,
     record_of,
 )
-from gateway.cli.certificate.premises import premises_problem
+from gateway.cli.certificate.judges import in_words, independent, judged_again, solver_asked
+from gateway.cli.certificate.looks import Verification
 from gateway.cli.certificate.signature import signature_problem
-from gateway.core.decision import CheckResult, DecisionRecord, Refused, Unknown, outcome_name
+from gateway.core.decision import DecisionRecord, outcome_name
 from gateway.core.errors import StorageError
-from gateway.core.override import phrase
-from gateway.recheck.bounds import Bounds, misproved, violated
-from gateway.recheck.check import Question, recheck
-from gateway.recheck.language import LanguageError
 from gateway.solver.certificates.basis import canonical
-from gateway.solver.certificates.bounds import BY_SOLVER, bounds
-from gateway.solver.certificates.claims import Scene
-from gateway.solver.certificates.smtlib import acting, script_symbols
-from gateway.solver.certificates.solvers import SOLVERS, SolverName, ask, expected_answers
-from gateway.solver.checking.terms import Budget
+from gateway.solver.certificates.solvers import SOLVERS, SolverName
 from gateway.solver.errors import CertificateError
-from gateway.solver.language.affine import symbols
-from gateway.solver.workers.check import Checks
 from gateway.storage.anchored import read_anchored
 from gateway.storage.codec import certificate_document, parsed
 
-_SAMPLES = 64
-_INDEPENDENT = "independent checker"
-_PATIENT = Budget(rlimit=50_000_000, timeout_ms=20_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One thing looked at. `good` None: it was not asked for or could not be."""
-
-    name: str
-    good: bool | None
-    said: str
-
-
-@dataclass(slots=True)
-class Verification:
-    """All looks at one file, in order."""
-
-    decision: str = ""
-    words: str = ""
-    looks: list[Look] = field(default_factory=list)
-
-    @property
-    def good(self) -> bool:
-        """Nothing is wrong, and where the independent checker cannot judge, a solver did."""
-        unread = any(look.good is None and look.name.startswith(_INDEPENDENT) for look in self.looks)
-        solved = any(look.good and look.name.startswith("solver ") for look in self.looks)
-        wrong = any(look.good is False for look in self.looks)
-        return bool(self.looks) and not wrong and (solved or not unread)
-
-    def add(self, name: str, problem: str, said: str) -> None:
-        """Note a look: `problem` where there is one, else what it showed."""
-        self.looks.append(Look(name, not problem, problem or said))
-
-    def plain(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "decision": self.decision,
-            "good": self.good,
-            "words": self.words,
-            "looks": [{"name": look.name, "good": look.good, "said": look.said} for look in self.looks],
-        }
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "anchor": (dict, type(None)),
+    "certificate": (dict,),
+    "claims": (list,),
+    "digest": (str,),
+    "modules": (dict,),
+    "script": (str,),
+    "words": (str,),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,11 +79,12 @@ def verify(data: bytes, wanted: Wanted) -> Verification:
         done.add(
             "script file", "" if same else "the script differs from the one the certificate gives", "same"
         )
-    _judged_again(done, derived)
+    judged_again(done, derived)
     for scene in derived.scenes:
-        _independent(done, scene, [m.text for m in scene.rules.modules])
+        independent(done, scene, [m.text for m in scene.rules.modules])
+        in_words(done, scene)
     for solver in wanted.solvers:
-        _solver(done, solver, derived, wanted)
+        solver_asked(done, solver, derived, within_s=wanted.within_s, by_name=wanted.solver_named)
     return done
 
 
@@ -137,25 +98,18 @@ def untouched(data: bytes, key: str) -> bool:
 def _shape(done: Verification, data: bytes) -> Mapping[str, Any] | None:
     try:
         document = json.loads(data)
-    except (ValueError, RecursionError) as exc:
-        done.add("schema", f"the file is not JSON: {exc}", "")
+        again = canonical(document)
+    except (ValueError, RecursionError, OverflowError, TypeError, msgspec.MsgspecError) as exc:
+        done.add("schema", f"the file is not JSON that a certificate could be: {exc}", "")
         return None
     problem = ""
     if not isinstance(document, dict) or set(document) != KEYS:
         problem = f"the file has not exactly the keys {', '.join(sorted(KEYS))}"
     else:
-        kinds = {
-            "certificate": dict,
-            "claims": list,
-            "digest": str,
-            "modules": dict,
-            "script": str,
-            "words": str,
-        }
-        wrong = [key for key, kind in kinds.items() if not isinstance(document[key], kind)]
+        wrong = [key for key, kinds in _KINDS.items() if not isinstance(document[key], kinds)]
         if wrong:
             problem = f"`{wrong[0]}` is of the wrong kind"
-        elif canonical(document) != data:
+        elif again != data:
             problem = "the file is not spelled as certificates are: its bytes were changed"
     done.add("schema", problem, "one certificate, one spelling")
     return None if problem else document
@@ -169,6 +123,7 @@ def _record(done: Verification, certificate: Mapping[str, Any]) -> DecisionRecor
         return None
     done.decision = record.id
     done.add("decision", "", f"{record.id}, {outcome_name(record.outcome)}")
+    done.add("one story", disagreement(record), "what was told and let out is what was checked")
     return record
 
 
@@ -177,7 +132,7 @@ def _signature(done: Verification, document: Mapping[str, Any], wanted: Wanted) 
         if wanted.key is not None:
             done.add("signature", "the file is not signed", "")
         else:
-            done.looks.append(Look("signature", None, "not signed"))
+            done.pass_over("signature", "not signed")
         return
     problem = signature_problem(document, wanted.key)
     whose = "yours" if wanted.key is not None else "nobody said whose it must be; give --key"
@@ -189,7 +144,7 @@ def _anchor(
     done: Verification, document: Mapping[str, Any], record: DecisionRecord | None, wanted: Wanted
 ) -> None:
     if wanted.audit is None or record is None:
-        done.looks.append(Look("anchor", None, "no audit log was given; give --audit"))
+        done.pass_over("anchor", "no audit log was given; give --audit")
         return
     try:
         audited, report = read_anchored(wanted.audit, record.id)
@@ -203,15 +158,16 @@ def _anchor(
         problem = f"the audit log does not hold decision `{record.id}`"
     elif audited.record.certificate_digest != document["digest"]:
         problem = "the audit log holds another digest for this decision"
-    elif document["anchor"] != {"sequence": audited.sequence, "row": audited.digest}:
+    elif canonical(document["anchor"]) != canonical({"sequence": audited.sequence, "row": audited.digest}):
         problem = "the certificate names another row of the audit log"
     else:
         sets = document["certificate"]["rule_sets"]
         encoded = {int(g): canonical(basis) for g, basis in sets.items()}
-        if parsed(certificate_document(audited.record, encoded)) != document["certificate"]:
+        said = parsed(certificate_document(audited.record, encoded))
+        if canonical(said) != canonical(document["certificate"]):
             problem = "the audit log's record of this decision says something else"
-    said = f"row {audited.sequence} of {report.rows}, head {report.head[:16]}" if audited is not None else ""
-    done.add("anchor", problem, said)
+    row = f"row {audited.sequence} of {report.rows}, head {report.head[:16]}" if audited is not None else ""
+    done.add("anchor", problem, row)
 
 
 def _texts(done: Verification, document: Mapping[str, Any], wanted: Wanted) -> dict[str, str]:
@@ -256,11 +212,13 @@ def _derived(done: Verification, document: Mapping[str, Any], texts: Mapping[str
     except CertificateError as exc:
         done.add("made again", str(exc), "")
         return None
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, RecursionError) as exc:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as exc:
         done.add("made again", f"nothing can be made from the certificate: {exc!r}", "")
         return None
     again = file_document(document["certificate"], texts, derived, document["anchor"])
-    differs = [key for key in ("claims", "script", "words") if again[key] != document[key]]
+    differs = [
+        key for key in ("claims", "script", "words") if canonical(again[key]) != canonical(document[key])
+    ]
     problem = f"in the file not what the certificate gives: {', '.join(differs)}" if differs else ""
     done.words = derived.words
     claims = ", ".join(f"{claim['of']}: {claim['says']}" for claim in derived.claims) or "nothing is claimed"
@@ -268,115 +226,8 @@ def _derived(done: Verification, document: Mapping[str, Any], texts: Mapping[str
     return derived
 
 
-def _judged_again(done: Verification, derived: Derived) -> None:
-    """The gateway's own check once more, with patience: the same verdict and the same margins."""
-    scenes = {id(scene.claim.examination): scene for scene in derived.scenes}
-    for scene in scenes.values():
-        told = scene.claim.examination.result
-        # A check cut short looks for no repair; one that refused is not asked to look longer now.
-        refused = isinstance(told.verdict, Refused)
-        request = scene.claim.examination.request
-        again, _ = Checks(scene.rules, _PATIENT).check(request, late=partial(bool, refused))
-        verdict, before = outcome_name(again.verdict), outcome_name(told.verdict)
-        problem = "" if verdict == before else f"the check says {verdict}, the certificate {before}"
-        under = f", {phrase(scene.rules.overrides)}" if scene.rules.overrides else ""
-        wrong = sorted(_margins(again) ^ _margins(told))
-        if not problem and wrong:
-            problem = f"the margin of {wrong[0][0]} comes out otherwise"
-        done.add("judged again", problem, f"{verdict}, {len(told.findings)} margins the same{under}")
-
-
-def _margins(result: CheckResult) -> frozenset[tuple[str, str, str]]:
-    return frozenset(
-        (f"{f.module}/{f.constraint}", type(f).__name__, "" if isinstance(f, Unknown) else str(f.margin))
-        for f in result.findings
-    )
-
-
-def _independent(done: Verification, scene: Scene, texts: Sequence[str]) -> None:
-    """The checker that shares no code with the solver (S7)."""
-    premises = scene.premises({f"x:{v.tag}" for v in scene.rules.measured})
-    name = f"{_INDEPENDENT}, {scene.claim.of}"
-    try:
-        done.add(
-            f"independent premises, {scene.claim.of}",
-            premises_problem(scene, texts),
-            "the state stood on holds all that readings, ages and the state carried in allow",
-        )
-        if scene.claim.says == "violated":
-            _look_at_witness(done, name, scene, texts)
-            return
-        question = Question(
-            inputs={symbol[2:]: ends for symbol, ends in premises.items()},
-            previous={tag: list(values) for tag, values in scene.facts.old.items()},
-            proposal={str(tag): value for tag, value in scene.claim.action.items()},
-            held_s={} if scene.claim.as_backup else dict(scene.facts.held),
-            hold_s=scene.plan.hold - scene.plan.delay,
-            effect_delay_s=scene.plan.delay,
-        )
-        report = recheck(texts, question, samples=_SAMPLES, overridden=overridden(scene))
-        if report.undetermined:  # it has judged nothing, which is no consent
-            why = "; ".join(report.undetermined)
-            done.looks.append(Look(name, None, f"it is told too little, so a solver must answer: {why}"))
-            return
-        breaches = sorted(report.violated)
-        problem = f"it found {breaches[0]} violated inside the assumptions" if breaches else ""
-        done.add(name, problem, f"no violation in {report.runs} courses of events")
-        claimed = _bounds(scene)
-        wrong = misproved(texts, claimed)
-        summed = sum(line["proof"] != BY_SOLVER for line in claimed.lines)
-        said = f"{summed} of {len(claimed.lines)} duties shown by sums, added up again exactly"
-        done.add(f"interval bounds, {scene.claim.of}", wrong[0] if wrong else "", said)
-    except LanguageError as exc:
-        done.looks.append(Look(name, None, f"it cannot read a module, so a solver must answer: {exc}"))
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as exc:
-        done.add(name, f"it cannot judge: {exc!r}", "")
-
-
-def _look_at_witness(done: Verification, name: str, scene: Scene, texts: Sequence[str]) -> None:
-    told = scene.claim.counterexample
-    rule = f"{told.module}/{told.constraint}" if told is not None else ""
-    values = [acting(duty) for duty in scene.duties]
-    fails = violated(texts, _bounds(scene), rule, scene.duties[0].instant, values, scene.witness)
-    problem = "" if fails else f"the witness does not violate {rule} inside the assumptions"
-    done.add(name, problem, f"the witness violates {rule}")
-
-
-def overridden(scene: Scene) -> tuple[str, ...]:
-    """Names of what was overridden when the claim was made."""
-    return tuple(override.name for override in scene.rules.overrides)
-
-
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _bounds(scene: Scene) -> Bounds:
-    named = {n for duty in scene.duties for n in symbols(duty.formula)}
-    return Bounds(
-        premises=scene.premises(script_symbols(scene) | named),
-        lines=bounds(scene) if scene.claim.says == "holds" else [],
-        hold_s=scene.plan.hold,
-        effect_delay_s=scene.plan.delay,
-        as_backup=scene.claim.as_backup,
-        overridden=overridden(scene),
-    )
-
-
-def _solver(done: Verification, solver: SolverName, derived: Derived, wanted: Wanted) -> None:
-    expected = expected_answers(derived.script)
-    if not expected:
-        done.looks.append(Look(f"solver {solver}", None, "nothing is claimed, so nothing is asked"))
-        return
-    answers = ask(solver, derived.script, within_s=wanted.within_s)
-    if answers.missing and not wanted.solver_named:
-        done.looks.append(Look(f"solver {solver}", None, answers.problem))
-        return
-    problem = answers.problem
-    if not problem and not answers.confirms(expected):
-        said = ", ".join(answers.said) or "nothing"
-        problem = f"it says {said} where the certificate needs {', '.join(expected)}"
-    done.add(f"solver {solver}", problem, f"says {', '.join(answers.said)}, as the certificate needs")
 
 
 def named(solver: str | None) -> tuple[SolverName, ...]:
@@ -388,12 +239,3 @@ def named(solver: str | None) -> tuple[SolverName, ...]:
             return ("cvc5",)
         case _:
             return SOLVERS
-
-
-def sentences(done: Verification) -> list[str]:
-    """The report for people."""
-    marks = {True: "ok     ", False: "WRONG  ", None: "-      "}
-    lines = [f"{marks[look.good]}{look.name}: {look.said}" for look in done.looks]
-    if not done.good:
-        return [*lines, "this certificate does NOT hold; believe nothing it says"]
-    return [*lines, f"decision {done.decision}: {done.words}"]

@@ -14,6 +14,7 @@ from typing import Any
 
 from gateway.core.decision import (
     DecisionRecord,
+    Examination,
     Holds,
     Permitted,
     Refused,
@@ -27,10 +28,11 @@ from gateway.core.override import Override, phrase
 from gateway.core.tag import decimal_text
 from gateway.solver.certificates.basis import Basis, BasisStore, canonical
 from gateway.solver.certificates.bounds import bounds
-from gateway.solver.certificates.claims import Scene, claims_of, scene_of
+from gateway.solver.certificates.claims import Scene, claims_of, playable, scene_of
 from gateway.solver.certificates.smtlib import script, script_symbols
 from gateway.solver.errors import CertificateError
 from gateway.solver.language.affine import symbols
+from gateway.solver.rules.ruleset import RuleSet
 from gateway.storage.codec import (
     CERTIFICATE_FORMAT,
     certificate_document,
@@ -54,6 +56,7 @@ class Derived:
     """What follows from a certificate and its module texts."""
 
     scenes: tuple[Scene, ...]
+    examined: tuple[tuple[Examination, RuleSet], ...]  # every check in it, with the rules it was made under
     claims: list[dict[str, Any]]
     script: str
     words: str
@@ -106,13 +109,29 @@ def record_of(certificate: Plain) -> tuple[DecisionRecord, dict[int, Basis]]:
         }:
             raise CertificateError(f"the format is not `{CERTIFICATE_FORMAT}`")
         record = record_from_plain({**certificate["decision"], **_LEFT_OUT})
-        if parsed(certificate_document(record, {}))["decision"] != certificate["decision"]:
+        again = parsed(certificate_document(record, {}))["decision"]
+        if canonical(again) != canonical(certificate["decision"]):
             raise CertificateError("the decision is not spelled as this gateway spells it")
-        return record, {int(g): Basis.read(document) for g, document in certificate["rule_sets"].items()}
+        return record, _bases(record, certificate["rule_sets"])
     except StorageError as exc:
         raise CertificateError(f"the decision in the certificate cannot be read: {exc}") from exc
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as exc:
         raise CertificateError(f"the certificate cannot be read: {exc!r}") from exc
+
+
+def _bases(record: DecisionRecord, told: Mapping[str, Plain]) -> dict[int, Basis]:
+    """The rule sets by generation: those that the record names and no others."""
+    named = {record.generation: record.rule_set_digest}
+    for examination in (record.examined, record.fallback):
+        if examination is not None:
+            named[examination.request.generation] = examination.result.rule_set_digest
+    if strange := told.keys() - {str(generation) for generation in named}:
+        raise CertificateError(f"nothing in the decision was judged under rule set {min(strange)}")
+    bases = {int(g): Basis.read(document) for g, document in told.items()}
+    for generation, basis in bases.items():
+        if basis.rule_set_digest != named[generation]:
+            raise CertificateError(f"rule set {generation} is not the one the decision was judged under")
+    return bases
 
 
 def derive(certificate: Plain, texts: Mapping[str, str]) -> Derived:
@@ -121,23 +140,23 @@ def derive(certificate: Plain, texts: Mapping[str, str]) -> Derived:
     scenes: list[Scene] = []
     _same_overrides(record, bases)
     encoded = {digest: text.encode() for digest, text in texts.items()}
+    rules = {generation: basis.rules(encoded, generation) for generation, basis in bases.items()}
     for claim in claims_of(record):
-        basis = bases.get(claim.generation)
-        if basis is None:
+        if claim.generation not in rules:
             raise CertificateError(f"rule set {claim.generation} is not in the certificate")
-        if basis.rule_set_digest != claim.examination.result.rule_set_digest:
-            raise CertificateError(
-                f"rule set {claim.generation} is not the one the decision was judged under"
-            )
-        scenes.append(scene_of(claim, basis.rules(encoded, claim.generation)))
+        scenes.append(scene_of(claim, rules[claim.generation]))
     said = words(record)
     title = (
         f"decision {record.id} of decision point {record.point}",
         said,
         digest_of(canonical(certificate)),
     )
+    checks = [e for e in (record.examined, record.fallback) if e and e.request.generation in rules]
+    for check in checks:
+        playable(check.request, rules[check.request.generation])
     return Derived(
         scenes=tuple(scenes),
+        examined=tuple((check, rules[check.request.generation]) for check in checks),
         claims=[_claim(scene) for scene in scenes],
         script=script(title, scenes),
         words=said,

@@ -121,7 +121,7 @@ def verify(
     if as_json:
         print(json.dumps(done.plain(), indent=2, ensure_ascii=False))
     else:
-        for sentence in certificate_checks.sentences(done):
+        for sentence in done.sentences():
             print(sentence)
     raise typer.Exit(0 if done.good else 1)
 

@@ -20,7 +20,7 @@ import msgspec
 from gateway.core.durable import write_durably
 from gateway.core.errors import StorageError
 from gateway.core.override import Override, overrides_of, plain
-from gateway.core.tag import TagDefinition, TagId, TagKind, decimal_text
+from gateway.core.tag import TagDefinition, TagId, TagKind, decimal_text, number_of
 from gateway.solver.checking.terms import Budget
 from gateway.solver.errors import CertificateError, ModuleRefusedError
 from gateway.solver.modules.compile import compile_module
@@ -192,12 +192,12 @@ def _definition(tag: TagId, said: Plain) -> TagDefinition:
         id=tag,
         kind=TagKind(said["kind"]),
         unit=said["unit"],
-        eu_range=None if eu is None else (Fraction(eu[0]), Fraction(eu[1])),
+        eu_range=None if eu is None else (number_of(eu[0]), number_of(eu[1])),
         raw_type=said["raw_type"],
         raw_range=None if raw is None else (int(raw[0]), int(raw[1])),
-        scale=Fraction(said["scale"]),
-        offset=Fraction(said["offset"]),
-        deadband=Fraction(said.get("deadband", "0")),
+        scale=number_of(said["scale"]),
+        offset=number_of(said["offset"]),
+        deadband=number_of(said.get("deadband", "0")),
         writable=said["writable"],
         protected=said["protected"],
     )

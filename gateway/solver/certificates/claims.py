@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
 from gateway.core.decision import (
+    CheckRequest,
     Counterexample,
     DecisionRecord,
     Examination,
@@ -28,6 +30,7 @@ from gateway.solver.workers.check import millis_up
 
 Range = tuple[Fraction, Fraction]
 _TIMED = ("kept_on(", "may_rise(")  # minimum times: the backup need not keep them (S1)
+_MOST_STEPS = 1_000  # that anyone plans over; a forged time could hold up whoever looks for ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +127,12 @@ class Scene:
 def scene_of(claim: Claim, rules: RuleSet) -> Scene:
     """The scene of a claim; raises `CertificateError` where its record cannot carry it."""
     request = claim.examination.request
+    playable(request, rules)
     try:
         facts = observe(rules, request)
     except UnusableError as exc:
         raise CertificateError(f"the recorded inputs carry no claim: {exc}") from exc
-    except (KeyError, ValueError, ZeroDivisionError) as exc:
+    except (KeyError, ValueError, ArithmeticError) as exc:
         raise CertificateError(f"the recorded facts do not fit the rule set: {exc!r}") from exc
     missing = [v.tag for v in rules.actions if v.tag not in claim.action]
     if missing or len(claim.action) != len(rules.actions):
@@ -138,6 +142,14 @@ def scene_of(claim: Claim, rules: RuleSet) -> Scene:
         duties = tuple(d for d in plan.duties if _binds(plan.rules[d.rule], as_backup=claim.as_backup))
         return Scene(claim=claim, rules=rules, plan=plan, facts=facts, duties=duties)
     return _violated(claim, rules, plan, facts)
+
+
+def playable(request: CheckRequest, rules: RuleSet) -> None:
+    """Raises `CertificateError` where a check's times are none that anyone could play through."""
+    longest = _MOST_STEPS * float(rules.modules[0].step) if rules.horizon else math.inf
+    for name, seconds in (("hold_s", request.hold_s), ("effect_delay_s", request.effect_delay_s)):
+        if not (math.isfinite(seconds) and 0 <= seconds <= longest):
+            raise CertificateError(f"`{name}` is {seconds:g} s, which is not within 0 to {_MOST_STEPS} steps")
 
 
 def _binds(rule: Rule, *, as_backup: bool) -> bool:
