@@ -134,6 +134,70 @@ def test_a_limit_outside_its_alarm_or_too_near_is_refused(line: str, cell: int, 
     assert said in found[0].problem
 
 
+@pytest.mark.parametrize(
+    ("line", "cell", "said"),
+    [
+        ("W1,level,,,3.4,3.4,-1,", 7, "a gap of -1 would be none"),
+        ("W1,odd,,,3,,,", 2, "`odd` is not a variable of the module"),
+        ("W1,vague,,,3,,,", 2, "the `error` of `vague` in the module: `0.3 m` is not a decimal number"),
+    ],
+)
+def test_a_window_over_what_the_module_says_wrong_is_a_sentence(line: str, cell: int, said: str) -> None:
+    module = tank()
+    assert isinstance(module["variables"], dict)
+    module["variables"] |= {"odd": 5, "vague": {"tag": "TK1.LT101", "error": "0.3 m"}}
+    text = f"row,variable,alarm_low,low,high,alarm_high,gap,kind\n{line}\n"
+    found = problems(import_windows, text.encode(), "w.csv", module)
+    assert (found[0].line, found[0].column) == (2, cell)
+    assert said in found[0].problem
+
+
+# The rows after it would be the text of one cell, and their rules nowhere.
+@pytest.mark.parametrize("cell", ['"too full', '"too" full'])
+def test_a_quote_that_is_not_closed_takes_no_row_with_it_in_silence(cell: str) -> None:
+    text = f"row,cause,pump == 0,message\nR1,level > 3,X,{cell}\nR2,level > 4,X,\nR3,level > 5,X,\n"
+    assert "cannot be read" in problems(import_matrix, text.encode(), "ce.csv")[0].problem
+
+
+# Spreadsheets write what was ever formatted, put tabulators between cells, and quote what holds a separator.
+@pytest.mark.parametrize(
+    "text",
+    [
+        "row,cause,pump == 0,,,\nR1,level > 3,X,,,\n,,,,,\nR2,level > 4,X, ,\n",
+        "row,cause,pump == 0\nR1,level > 3,X,,\nR2,level > 4,X,  ,,\n",
+        'row,cause,"pump == 0"\nR1,level > 3,X\nR2,level > 4,X\n',
+        "row;cause;pump == 0\r\nR1;level > 3;X\r\nR2;level > 4;X\r\n",
+        "row\tcause\tpump == 0\r\nR1\tlevel > 3\tX\r\nR2\tlevel > 4\tX\r\n",
+        "row,cause,pump == 0,message\rR1,level > 3,X,too full; stop\rR2,level > 4,X,\r",
+        'row,cause,pump == 0,"message"\nR1,level > 3,X,"a; b\nc; d"\nR2,level > 4,X,\n',
+    ],
+)
+def test_a_table_as_spreadsheets_write_it_is_read(text: str) -> None:
+    rules = import_matrix(text.encode("utf-8-sig"), "ce.csv")
+    assert [(r["row"], r["when"], r["require"]) for r in rules] == [
+        ("R1", "level > 3", "pump == 0"),
+        ("R2", "level > 4", "pump == 0"),
+    ]
+
+
+def test_an_import_says_which_rows_of_a_table_it_took_out(tmp_path: Path) -> None:
+    matrix, windows, module = tmp_path / "ce.csv", tmp_path / "w.csv", tmp_path / "tank.json"
+    matrix.write_text(MATRIX)
+    windows.write_text(WINDOWS)
+    run = CliRunner()
+
+    def brought(kind: str, table: Path, into: Path, *more: str) -> str:
+        words = ["import", kind, "--file", str(table), "--into", str(into), "--output", str(module), *more]
+        done = run.invoke(app, words)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert "taken out" not in brought("matrix", matrix, BUFFER_TANK)
+    assert "`LAHH101`, `LALL101`, `TAH101`" in brought("windows", windows, module)
+    assert '"gone": [\n    "W1"' in brought("matrix", matrix, module, "--json")
+    assert "taken out" not in brought("windows", windows, module, "--prefix", "w-")
+
+
 def test_the_verbs_write_a_module_that_validates_and_give_the_table_back(tmp_path: Path) -> None:
     table, module = tmp_path / "ce.csv", tmp_path / "tank.json"
     table.write_text(MATRIX)

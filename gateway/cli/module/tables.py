@@ -82,24 +82,33 @@ def import_table(
         module = merge.alone(module, rules, alone, before)
     done = merge.merged(module, rules, prefix)
     _give(merge.file_text(done), output)
-    if output is not None:
-        ours = {f"{prefix}{rule['id']}" for rule in rules}
-        bare = [name for name in merge.unshown(done) if name in ours]
-        if as_json:
-            print(
-                json.dumps({"ok": True, "file": str(output), "rules": len(rules), "critical": bare}, indent=2)
-            )
-            return
-        print(f"{output}: {len(rules)} rules from {file.name}")
-        if alone:
-            named = ", ".join(module["variables"]) or "none"
-            print(
-                f"module `{alone}` revision {int(module['revision']) + 1}; variables of {into.name}: {named}"
-            )
-        if bare:
-            named = ", ".join(f"`{name}`" for name in bare)
-            print(f"each critical rule needs a case that violates it: {named}")
-        print(f"next: o3ctl schema validate --file {output}")
+    if output is None:
+        return
+    ours = {f"{prefix}{rule['id']}" for rule in rules}
+    bare = [name for name in merge.unshown(done) if name in ours]
+    gone = merge.gone(module, done)
+    if as_json:
+        facts = {"ok": True, "file": str(output), "rules": len(rules), "critical": bare, "gone": gone}
+        print(json.dumps(facts, indent=2))
+        return
+    print(f"{output}: {len(rules)} rules from {file.name}")
+    if alone:
+        named = ", ".join(module["variables"]) or "none"
+        print(f"module `{alone}` revision {int(module['revision']) + 1}; variables of {into.name}: {named}")
+    _tell(file.name, gone, bare)
+    print(f"next: o3ctl schema validate --file {output}")
+
+
+def _tell(table: str, gone: list[str], bare: list[str]) -> None:
+    """What a person should know of a module that a table was put into."""
+    if gone:
+        named = ", ".join(f"`{row}`" for row in gone)
+        what = "row" if len(gone) == 1 else f"{len(gone)} rows"
+        print(f"taken out, for {table} has them no more: the rules of {what} {named}")
+        print("rules of another table stay where each table is imported with a `--prefix` of its own")
+    if bare:
+        named = ", ".join(f"`{name}`" for name in bare)
+        print(f"each critical rule needs a case that violates it: {named}")
 
 
 def export_table(what: Kind, file: Table, output: Output = None) -> None:

@@ -22,6 +22,9 @@ def module_of(data: bytes) -> dict[str, Any]:
     if not isinstance(found, dict) or not isinstance(found.get("variables"), dict):
         msg = "not a module: an object with variables is expected"
         raise ValueError(msg)  # noqa: TRY004  the caller knows one error for a wrong file
+    if not isinstance(found.get("dynamics", {}), dict):
+        msg = "not a module: its dynamics are an object"
+        raise ValueError(msg)  # noqa: TRY004  as above
     rules = found.get("constraints", [])
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         msg = "not a module: its constraints are a list of objects"
@@ -49,6 +52,13 @@ def merged(module: Mapping[str, Any], rules: Sequence[Rule], prefix: str) -> dic
     before = sum(1 for i in range(place) if i not in set(ours))
     constraints = [*others[:before], *named, *others[before:]]
     return {**module, "revision": int(module.get("revision", 0)) + 1, "constraints": constraints}
+
+
+def gone(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Rows of tables that the one module has rules of and the other has not, in their order."""
+    kept = {rule.get("row") for rule in after.get("constraints", [])}
+    rows = (str(rule["row"]) for rule in before.get("constraints", []) if rule.get("row"))
+    return [row for row in dict.fromkeys(rows) if row not in kept]
 
 
 def alone(

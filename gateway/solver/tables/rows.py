@@ -7,13 +7,17 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from gateway.config.problems import nearest
 from gateway.core.errors import ConstraintError
 from gateway.solver.errors import ModuleRefusedError
 
+if TYPE_CHECKING:
+    from _csv import Reader
+
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,47}")
+_DELIMITERS = (",", ";", "\t")
 _MOST_ROWS = 2_000
 _MOST_BYTES = 1_000_000
 
@@ -53,8 +57,8 @@ class Table:
 def read_table(data: bytes, source: str, needed: Sequence[str], known: Iterable[str] | None) -> Table:
     """The rows of a CSV file with a header; `known` None allows columns of any name.
 
-    Comma or semicolon, UTF-8 with or without a mark, as spreadsheets write. A problem's column counts cells.
-    Raises `ModuleRefusedError` where nothing can be read at all.
+    Comma, semicolon or tabulator, UTF-8 with or without a mark, as spreadsheets write. A problem's column
+    counts cells. Raises `ModuleRefusedError` where nothing can be read at all.
     """
     table = Table(source)
     if len(data) > _MOST_BYTES:
@@ -65,31 +69,51 @@ def read_table(data: bytes, source: str, needed: Sequence[str], known: Iterable[
     except UnicodeDecodeError as exc:
         table.wrong(data[: exc.start].count(b"\n") + 1, "", "the table is not UTF-8; save it as `CSV UTF-8`")
         table.refuse()
-    first = text.split("\n", 1)[0]
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=";" if ";" in first else ",")
+    reader = _cells(text, _delimiter(text, needed))
     try:
         _read(table, reader, needed, known)
     except csv.Error as exc:
-        table.wrong(reader.line_num, "", f"the table cannot be read: {exc}")
+        quote = (
+            "; a quote that is not closed takes in all lines after it" if "end of data" in str(exc) else ""
+        )
+        table.wrong(reader.line_num, "", f"the table cannot be read: {exc}{quote}")
+        table.refuse()
     return table
+
+
+def _cells(text: str, delimiter: str) -> Reader:
+    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+
+
+def _delimiter(text: str, needed: Sequence[str]) -> str:
+    """What the cells of the header lie between; a comma where no other makes them what is needed."""
+    for delimiter in _DELIMITERS:
+        try:
+            header: list[str] = next(_cells(text, delimiter), [])
+        except csv.Error:
+            continue
+        if set(needed) <= {cell.strip() for cell in header}:
+            return delimiter
+    return ";" if ";" in text.split("\n", 1)[0] else ","
 
 
 def _read(
     table: Table, reader: Iterable[list[str]], needed: Sequence[str], known: Iterable[str] | None
 ) -> None:
     lines = iter(reader)
-    table.header = tuple(cell.strip() for cell in next(lines, []))
+    table.header = tuple(_trimmed([cell.strip() for cell in next(lines, [])], 0))
     _judge_header(table, needed, known)
     if table.problems:
         table.refuse()
     seen: dict[str, int] = {}
-    for number, cells in enumerate(lines, start=2):
+    for number, found in enumerate(lines, start=2):
         line = getattr(reader, "line_num", number)
-        if not any(cell.strip() for cell in cells):
+        if not any(cell.strip() for cell in found):
             continue
         if len(table.rows) >= _MOST_ROWS:
             table.wrong(line, "", f"the table has more than {_MOST_ROWS} rows")
             return
+        cells = _trimmed(found, len(table.header))
         if len(cells) > len(table.header):
             table.wrong(line, "", f"the line has {len(cells)} cells and the header {len(table.header)}")
             continue
@@ -101,6 +125,14 @@ def _read(
             table.wrong(line, "row", f"row `{row.id}` is already in line {seen[row.id]}")
         seen.setdefault(row.id, line)
         table.rows.append(row)
+
+
+def _trimmed(cells: list[str], least: int) -> list[str]:
+    """Without the blank cells at the end that spreadsheets leave behind, down to `least`."""
+    count = len(cells)
+    while count > least and not cells[count - 1].strip():
+        count -= 1
+    return cells[:count]
 
 
 def _judge_header(table: Table, needed: Sequence[str], known: Iterable[str] | None) -> None:

@@ -85,7 +85,7 @@ def _rules(table: Table, row: Row, module: Mapping[str, Any]) -> Iterator[Rule]:
     variables = module.get("variables", {})
     name = row.cells["variable"]
     shape = variables.get(name)
-    if shape is None:
+    if not isinstance(shape, dict):
         table.wrong(
             row.line, "variable", f"`{name}` is not a variable of the module{nearest(name, variables)}"
         )
@@ -96,8 +96,10 @@ def _rules(table: Table, row: Row, module: Mapping[str, Any]) -> Iterator[Rule]:
     low, high = _number(table, row, "low"), _number(table, row, "high")
     alarm_low, alarm_high = _number(table, row, "alarm_low"), _number(table, row, "alarm_high")
     gap = _number(table, row, "gap")
+    if gap is not None and gap < 0:
+        table.wrong(row.line, "gap", f"row `{row.id}`: a gap of {_text(gap)} would be none; write 0 or more")
     if gap is None:
-        gap = decimal(shape.get("error", 0))
+        gap = _error(table, row, shape)
     if not row.cells.get("low") and not row.cells.get("high"):
         table.wrong(row.line, "row", f"row `{row.id}` has neither a `low` nor a `high` limit")
     if low is not None and high is not None and low > high:
@@ -144,6 +146,16 @@ def _number(table: Table, row: Row, column: str) -> Fraction | None:
     except ValueError:
         table.wrong(row.line, column, f"`{text}` is not a decimal number; write 3.5, with a point")
         return None
+
+
+def _error(table: Table, row: Row, shape: Mapping[str, Any]) -> Fraction:
+    """What the variable's readings may be off by, as its module says; 0 where that is wrong, and told."""
+    try:
+        return decimal(shape.get("error", 0))
+    except ValueError as exc:
+        name = row.cells["variable"]
+        table.wrong(row.line, "variable", f"the `error` of `{name}` in the module: {exc}")
+        return Fraction(0)
 
 
 def _text(value: Fraction) -> str:
