@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
@@ -10,6 +11,9 @@ from gateway.core.decision import RequestClass
 from gateway.core.errors import GatewayError
 from gateway.core.tag import TagId
 
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?|[+-]?\d+/\d+", re.ASCII)
+_SHOWN = 60  # characters
+_MOST_DIGITS = 400  # of a number as it is written: what is longer, or has an exponent of more, is none
 _MODEL = frozenset({"model", "keep_armed"})
 _MODULE = frozenset({"module"})
 _POINT = frozenset({"point"})
@@ -82,9 +86,42 @@ def numbers(given: object, allowed: tuple[TagId, ...], what: str) -> dict[TagId,
         if name not in allowed:
             problem = f"`{name}` is not an {what} of this decision point; known: {', '.join(allowed)}"
             raise NotGivenError(problem)
-        try:
-            found[TagId(name)] = Fraction(int(value) if isinstance(value, bool) else str(value))
-        except (ValueError, ZeroDivisionError) as exc:
-            problem = f"`{value}` for `{name}` is not a number"
-            raise NotGivenError(problem) from exc
+        number = _number(value)
+        if number is None:
+            problem = f"`{_shown(value)}` for `{name}` is not a number"
+            raise NotGivenError(problem)
+        found[TagId(name)] = number
     return found
+
+
+def flag(args: Mapping[str, object], name: str) -> bool:
+    """Whether a question says true; false where it says nothing. A text that says `false` is not true."""
+    given = args.get(name)
+    if given is None or isinstance(given, bool):
+        return bool(given)
+    problem = f"`{name}` is true or false, not `{_shown(given)}`"
+    raise NotGivenError(problem)
+
+
+def _number(value: object) -> Fraction | None:
+    """Exactly; None for what is none, or too long to work with: its exponent alone would fill the memory."""
+    if isinstance(value, bool):
+        return Fraction(int(value))
+    try:
+        text = str(value).strip()
+    except ValueError:  # a whole number of thousands of digits
+        return None
+    if len(text) > _MOST_DIGITS or not _NUMBER.fullmatch(text):
+        return None
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        return None
+
+
+def _shown(value: object) -> str:
+    """The beginning of what was given, for a sentence."""
+    try:
+        return str(value)[:_SHOWN]
+    except ValueError:
+        return "a number of thousands of digits"

@@ -282,7 +282,7 @@ class Asks:
         return {}
 
     async def _stop_writes(self, args: dict[str, Any], who: str, role: Role) -> object:
-        resume = bool(args.get("resume"))
+        resume = asked.flag(args, "resume")
         if resume and role < Role.ENGINEER:
             problem = f"resuming writes needs the role engineer; `{who}` is {role.name.lower()}"
             raise NotGivenError(problem)
@@ -321,7 +321,7 @@ class Asks:
         if level is not None and not 0 <= level <= _HIGHEST_PRIORITY:
             problem = f"a priority is a whole number from 0 to {_HIGHEST_PRIORITY}, not {level}"
             raise NotGivenError(problem)
-        name, shadow = str(args.get("name", "")), bool(args.get("shadow"))
+        name, shadow = str(args.get("name", "")), asked.flag(args, "shadow")
         await self._runtime.load(name, data, who, priority=level, shadow=shadow)
         return self._runtime.states()
 

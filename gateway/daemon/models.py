@@ -23,6 +23,7 @@ from gateway.core.decision import Mode, PointId
 from gateway.core.errors import GatewayError, InferenceError
 from gateway.core.health import PartHealth
 from gateway.daemon.access import Role
+from gateway.daemon.asked import flag
 from gateway.daemon.asks import Verb
 from gateway.daemon.memories import Memories
 from gateway.daemon.model_book import ModelBook, ServedBundle
@@ -306,16 +307,16 @@ class Models:
         return self.states()
 
     async def _ask_load(self, args: dict[str, Any], who: str, _role: Role) -> object:
-        bundle, keep = str(args.get("bundle") or ""), bool(args.get("keep_armed"))
+        bundle, keep = str(args.get("bundle") or ""), flag(args, "keep_armed")
         await self.load(str(args.get("model") or ""), bundle, who, keep_armed=keep)
         return self.states()
 
     async def _ask_unload(self, args: dict[str, Any], who: str, _role: Role) -> object:
-        await self.unload(str(args.get("model") or ""), who, keep_armed=bool(args.get("keep_armed")))
+        await self.unload(str(args.get("model") or ""), who, keep_armed=flag(args, "keep_armed"))
         return self.states()
 
     async def _ask_roll_back(self, args: dict[str, Any], who: str, _role: Role) -> object:
-        await self.roll_back(str(args.get("model") or ""), who, keep_armed=bool(args.get("keep_armed")))
+        await self.roll_back(str(args.get("model") or ""), who, keep_armed=flag(args, "keep_armed"))
         return self.states()
 
 

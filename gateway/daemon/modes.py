@@ -48,6 +48,7 @@ class Modes:
         self._writer, self._audit, self._state = writer, audit, state
         self._reporter, self._changed, self._model_digest = reporter, changed, model_digest
         self._bindings, self._taken_over = bindings, taken_over
+        self._stops = 0  # how often a person stopped writes
         self._left: Counter[PointId] = Counter()  # how often each was set to another mode than armed
 
     def unarmable(self, point: Point) -> str:
@@ -240,13 +241,14 @@ class Modes:
     async def stop_writes(self, who: str, *, resume: bool) -> str:
         """The kill switch: in force at once, then durable; every point gives the plant back to its PLC.
 
-        Raises `StorageError` where it cannot be recorded: not resumed then, or stopped all the same.
+        Why not, or "". Raises `StorageError` where it cannot be recorded: not resumed then, or stopped all
+        the same. Whoever stops while another resumes wins.
         """
         if resume:
-            await self._audit.append_event("stop-writes", who, {"resume": "true"})
-            self._state.resume_writes()
-            await self._state.flush()
+            if why := await self._resumed(who):
+                return why
         else:
+            self._stops += 1
             self._state.stop_writes()
             for point in self._points.values():
                 await self._release(point, point.mode)
@@ -257,17 +259,33 @@ class Modes:
             await self._recorded("stop-writes", who, {"resume": "false"}, "writes are stopped")
         return ""
 
+    async def _resumed(self, who: str) -> str:
+        """Take the kill switch off, durably; why not, or ""."""
+        stops, problem, kept = self._stops, self._state.problem, False
+        await self._audit.append_event("stop-writes", who, {"resume": "true"})
+        if self._stops == stops:
+            self._state.resume_writes()
+            try:
+                await self._state.flush()
+                kept = True
+            finally:
+                if not kept:
+                    self._state.stop_writes()
+                    self._state.problem = problem
+        return "" if self._stops == stops else "writes were stopped meanwhile, and stay stopped"
+
     async def acknowledge(self, source: str, who: str) -> str:
         """A person has seen an alarm; why not, or ""."""
         alarm = self._reporter.alarms.get(source)
         if alarm is None:
             standing = ", ".join(f"`{name}`" for name in sorted(self._reporter.alarms)) or "none"
             return f"no alarm stands for `{source}`; standing: {standing}"
+        held = self.holds(source)
         await self._audit.append_event("acknowledge", who, {"source": source, "cause": alarm.cause})
         point = self._points.get(PointId(source.removeprefix("point:")))
         if point is not None:
-            self._state.latch(point.settings.id, "")
-            await self._state.flush()
+            if why := await self._let_go(point, held):
+                return f"`{source}` has another cause by now, look at it first: {why}"
             point.alarm.acknowledge()
             self._reporter.alarm_changed(point)
         else:
@@ -280,6 +298,20 @@ class Modes:
                 action=alarm.action,
             )
         return ""
+
+    async def _let_go(self, point: Point, seen: str) -> str:
+        """Let the latch go that a person has seen, durably; what latched meanwhile and stays, or ""."""
+        name, kept = point.settings.id, False
+        if (now := self.latched(point)) != seen:
+            return now
+        self._state.latch(name, "")
+        try:
+            await self._state.flush()
+            kept = True
+        finally:
+            if not kept and not self.latched(point):
+                self._state.latch(name, seen)
+        return self.latched(point)
 
     async def release_all(self) -> None:
         """On stop: control-valid is cleared first, before anything else ends."""

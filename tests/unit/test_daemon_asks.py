@@ -71,6 +71,17 @@ async def test_a_point_that_is_nowhere_is_an_error_that_names_the_nearest(verb: 
         ("decide", {"what_if": {"X": 1}}, "`X` is not an input of this decision point; known: "),
         ("decide", {"proposal": {"X": 1}}, "`X` is not an output of this decision point; known: "),
         ("decide", {"proposal": {PUMP: "much"}}, f"`much` for `{PUMP}` is not a number"),
+        ("decide", {"proposal": {PUMP: "1e999999999"}}, f"`1e999999999` for `{PUMP}` is not a number"),
+        ("decide", {"proposal": {PUMP: 10**5000}}, f"`a number of thousands of digits` for `{PUMP}` is not"),
+        ("decide", {"proposal": {PUMP: "1/0"}}, f"`1/0` for `{PUMP}` is not a number"),
+        ("decide", {"proposal": {PUMP: "9" * 500}}, f"`{'9' * 60}` for `{PUMP}` is not a number"),
+        ("stop-writes", {"resume": "false"}, "`resume` is true or false, not `false`"),
+        ("stop-writes", {"resume": 0}, "`resume` is true or false, not `0`"),
+        (
+            "runtime.load",
+            {"name": "m.json", "data": b"{}", "shadow": "no"},
+            "`shadow` is true or false, not `no`",
+        ),
         ("runtime.load", {"data": 7}, "give the module file's bytes as `data`, and its file name as `name`"),
         (
             "runtime.load",
@@ -82,7 +93,7 @@ async def test_a_point_that_is_nowhere_is_an_error_that_names_the_nearest(verb: 
 async def test_a_question_that_says_something_impossible_is_told_what(
     verb: str, args: dict[str, Any], said: str
 ) -> None:
-    point = {} if verb == "runtime.load" else {"point": "tank"}
+    point = {"point": "tank"} if verb in {"decide", "mode"} else {}
     answer = await asked(verb, **point, **args)
     assert not answer.ok
     assert answer.error.startswith(said)
