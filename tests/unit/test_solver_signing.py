@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import stat
 from collections.abc import Callable
 from hashlib import sha256
@@ -74,6 +76,61 @@ def test_a_key_that_is_none_is_refused_in_words(tmp_path: Path, keys: Keys) -> N
         compiled_file(TANK.encode(), "tank.json", TAGS, tmp_path / "ours.pub")
     assert is_key(keys.public["ours"])
     assert not any(is_key(text) for text in ("", "0" * 63, "G" * 64, "A" * 64))
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o620, 0o602, 0o601])
+def test_a_key_that_other_accounts_may_read_or_change_is_refused(
+    tmp_path: Path, keys: Keys, mode: int
+) -> None:
+    (tmp_path / "ours.key").chmod(mode)
+    with pytest.raises(KeyRefusedError, match=rf"other accounts \(mode {mode:04o}\): `chmod 600"):
+        keys.file(TANK, "ours")
+    (tmp_path / "link.key").symlink_to(tmp_path / "ours.key")
+    with pytest.raises(KeyRefusedError, match="other accounts"):
+        keys.file(TANK, "link")
+    for fine in (0o400, 0o600, 0o640):
+        (tmp_path / "ours.key").chmod(fine)
+        assert keys.file(TANK, "link") == keys.file(TANK, "ours")
+
+
+# A pipe would hold the daemon's start for ever, an endless device fill its memory.
+def test_what_is_no_plain_file_of_a_keys_size_is_no_key(tmp_path: Path, keys: Keys) -> None:
+    os.mkfifo(tmp_path / "pipe.key", 0o600)
+    (tmp_path / "null.key").symlink_to("/dev/zero")
+    (tmp_path / "long.key").write_bytes((tmp_path / "ours.key").read_bytes() + b"\n" * 70_000)
+    (tmp_path / "long.key").chmod(0o600)
+    (tmp_path / "empty.key").touch(0o600)
+    whys = {
+        "pipe": "not a regular file",
+        "null": "not a regular file",
+        "long": "longer than",
+        "empty": "cannot be used",
+    }
+    for name, why in whys.items():
+        with pytest.raises(KeyRefusedError, match=why):
+            keys.file(TANK, name)
+
+
+def test_a_key_of_a_kind_nobody_knows_is_refused_in_words(tmp_path: Path, keys: Keys) -> None:
+    text = (tmp_path / "ours.key").read_text()
+    der = base64.b64decode("".join(text.splitlines()[1:-1]))
+    unknown = der.replace(bytes.fromhex("06032b6570"), bytes.fromhex("06032b6579"))
+    assert unknown != der
+    lines = ["-----BEGIN PRIVATE KEY-----", base64.b64encode(unknown).decode(), "-----END PRIVATE KEY-----"]
+    (tmp_path / "odd.key").write_text("\n".join(lines))
+    (tmp_path / "odd.key").chmod(0o600)
+    with pytest.raises(KeyRefusedError, match="cannot be used"):
+        keys.file(TANK, "odd")
+
+
+def test_no_half_of_a_pair_is_left_where_the_other_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "plant.pub").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(KeyRefusedError, match="is there already"):
+        generate(tmp_path / "plant.key")
+    assert not (tmp_path / "plant.key").exists()
+    with pytest.raises(KeyRefusedError, match="what the public key would be called"):
+        generate(tmp_path / "other.pub")
+    assert {path.name for path in tmp_path.iterdir()} == {"plant.pub"}
 
 
 def test_signing_is_reproducible_and_covers_every_byte(keys: Keys) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import string
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -24,6 +26,8 @@ from gateway.solver.bytecode.program import Compiled, Signature
 
 _KEY_DIGITS = 64
 _SHOWN = 16  # digits of a key that people compare
+_MOST_BYTES = 65_536  # of a key file
+_OTHERS = stat.S_IRWXO | stat.S_IWGRP  # a group may be given a key to read
 
 
 class KeyRefusedError(GatewayError):
@@ -37,17 +41,23 @@ def generate(private: Path) -> tuple[Path, str]:
     `KeyRefusedError`.
     """
     public = private.with_suffix(".pub")
+    if public == private:
+        raise KeyRefusedError(f"`{private}` is what the public key would be called; name the private one so")
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
         if public.exists():
             raise KeyRefusedError(f"`{public}` is there already; it is not written over")
         _write_new(private, pem, 0o600)
-        _write_new(
-            public,
-            key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
-            0o644,
-        )
+        try:
+            _write_new(
+                public,
+                key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+                0o644,
+            )
+        except OSError:
+            private.unlink(missing_ok=True)  # ours, of a moment ago: a half of a pair helps nobody
+            raise
     except FileExistsError as exc:
         raise KeyRefusedError(f"`{exc.filename}` is there already; it is not written over") from exc
     except OSError as exc:
@@ -153,20 +163,45 @@ def signature_problem(compiled: Compiled) -> str:
 
 def _private(path: Path) -> Ed25519PrivateKey:
     try:
-        key = load_pem_private_key(path.read_bytes(), None)
+        data, mode = _key_file(path)
+        key = load_pem_private_key(data, None)
     except OSError as exc:
         raise KeyRefusedError(f"key `{path}` cannot be read: {exc.strerror or exc}") from exc
-    except (ValueError, TypeError) as exc:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as exc:
         raise KeyRefusedError(
             f"key `{path}` cannot be used: it is no private key in PEM without a password; "
             "`o3ctl key generate` makes one"
         ) from exc
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyRefusedError(f"`{path}` holds no Ed25519 private key")
+    if mode & _OTHERS:
+        raise KeyRefusedError(
+            f"key `{path}` may be read or changed by other accounts (mode {mode:04o}): `chmod 600 {path}`, and "
+            "make a new key where somebody may have copied this one"
+        )
     return key
 
 
+def _key_file(path: Path) -> tuple[bytes, int]:
+    """What a key file holds, read without ever waiting, and who may use it; raises `OSError` or `KeyRefusedError`."""
+    if not stat.S_ISREG(path.stat().st_mode):  # to open a device may do something
+        raise KeyRefusedError(f"key `{path}` cannot be read: it is not a regular file")
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        data, mode = file.read(_MOST_BYTES + 1), stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    if len(data) > _MOST_BYTES:
+        raise KeyRefusedError(f"key `{path}` cannot be used: it is longer than {_MOST_BYTES} bytes")
+    return data, mode
+
+
 def _write_new(path: Path, data: bytes, mode: int) -> None:
+    """Write a file that is not there yet, durably; raises `OSError`, and then nothing new is there."""
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:  # as the mode says
-        os.fchmod(file.fileno(), mode)
-        file.write(data)
+        try:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise
