@@ -176,14 +176,14 @@ def _private(path: Path) -> Ed25519PrivateKey:
         raise KeyRefusedError(f"`{path}` holds no Ed25519 private key")
     if mode & _OTHERS:
         raise KeyRefusedError(
-            f"key `{path}` may be read or changed by other accounts (mode {mode:04o}): `chmod 600 {path}`, and "
-            "make a new key where somebody may have copied this one"
+            f"key `{path}` may be read or changed by other accounts (mode {mode:04o}): `chmod 600 {path}`, "
+            "and make a new key where somebody may have copied this one"
         )
     return key
 
 
 def _key_file(path: Path) -> tuple[bytes, int]:
-    """What a key file holds, read without ever waiting, and who may use it; raises `OSError` or `KeyRefusedError`."""
+    """What a key file holds, read without ever waiting, and its mode; `OSError` or `KeyRefusedError`."""
     if not stat.S_ISREG(path.stat().st_mode):  # to open a device may do something
         raise KeyRefusedError(f"key `{path}` cannot be read: it is not a regular file")
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
