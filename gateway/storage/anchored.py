@@ -38,3 +38,5 @@ def _problems_named(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as exc:
         raise StorageError(f"audit log `{path}` cannot be read: {exc}") from exc
+    except (KeyError, TypeError, AttributeError, ValueError) as exc:  # rows of other columns, other bodies
+        raise StorageError(f"audit log `{path}` holds rows that no gateway wrote: {exc!r}") from exc

@@ -64,7 +64,12 @@ def ask(solver: SolverName, script: str, *, within_s: float = 60.0) -> Answers:
         file.write_text(script, encoding="utf-8")
         try:
             done = subprocess.run(  # noqa: S603  # a solver found above and a file made here
-                [*command, str(file)], capture_output=True, text=True, timeout=within_s, check=False
+                [*command, str(file)],
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",  # what is no text is no answer
+                timeout=within_s,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return Answers(solver=solver, problem=f"{solver} gave no answer within {within_s:g} s")

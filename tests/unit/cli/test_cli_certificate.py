@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -323,37 +322,6 @@ def test_a_key_that_cannot_be_used_is_named(keys: Keys, tmp_path: Path, state: S
             export(state.folder, "permitted", path)
     with pytest.raises(CertificateError, match=r"no\.pem"):
         public_key(tmp_path / "no.pem")
-
-
-# --- anchors ---
-
-
-async def test_an_audit_log_whose_row_was_changed_anchors_nothing(
-    tmp_path: Path, rules: RuleSet, records: dict[str, DecisionRecord]
-) -> None:
-    state = await kept(tmp_path, rules, [records["permitted"], records["refused"]])
-    data = export(state.folder, "refused").data
-    with sqlite3.connect(state.audit) as connection:
-        connection.execute(
-            "UPDATE audit SET body = CAST(replace(CAST(body AS TEXT), 'armed', 'shade') AS BLOB)"
-            " WHERE sequence = 1"
-        )
-    connection.close()
-
-    done = verify(data, replace(NOBODY, audit=state.audit))
-
-    assert wrong(done) == ["anchor"]
-    assert "chain is broken" in next(look.said for look in done.looks if look.name == "anchor")
-
-
-async def test_a_certificate_of_another_audit_log_is_not_anchored(
-    tmp_path: Path, rules: RuleSet, state: State, records: dict[str, DecisionRecord]
-) -> None:
-    other = await kept(tmp_path, rules, [records["refused"]])
-
-    done = verify(export(state.folder, "permitted").data, replace(NOBODY, audit=other.audit))
-
-    assert wrong(done) == ["anchor"]
 
 
 def test_the_record_in_a_certificate_is_the_record_in_the_log(

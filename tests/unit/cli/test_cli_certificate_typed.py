@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from gateway.cli.certificate.checks import Wanted, verify
 from gateway.cli.certificate.export import export
+from gateway.cli.certificate.looks import Look, Verification
 from gateway.cli.main import app
 from tests.unit.certificate_demo import PERMITTED, REPAIRED, Keys, State, decided, kept, new_keys, wrong
 from tests.unit.solver_demo import BUFFER_TANK, rule_set
@@ -81,3 +82,44 @@ def test_a_certificate_that_is_not_there_is_named_with_the_reason(tmp_path: Path
 
     assert done.exit_code == 2
     assert f"`{tmp_path / 'none.o3cert'}` cannot be read or written: No such file" in done.output
+
+
+BROKEN_SOLVERS = {
+    "silent": "exit 0",
+    "does not know": "echo unknown",
+    "answers and breaks off": "echo unsat; exit 1",
+    "answers and is killed": "echo unsat; kill -9 $$",
+    "answers too often": "echo unsat; echo unsat",
+    "answers otherwise": "echo sat",
+    "says what is no text": "printf '\\377\\376unsat'",
+    "complains in what is no text": "printf '\\377' >&2; echo unsat; exit 3",
+    "never ends": "sleep 60",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_SOLVERS)
+def test_a_solver_that_is_broken_confirms_nothing(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    program = tmp_path / "z3"
+    program.write_text(f"#!/bin/sh\n{BROKEN_SOLVERS[name]}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("gateway.solver.certificates.solvers.command_of", lambda _solver: [str(program)])
+    data = export(state.folder, "permitted").data
+
+    done = verify(data, Wanted(solvers=("z3",), solver_named=True, within_s=1.0))
+
+    assert wrong(done) == ["solver z3"]
+    assert not done.good
+
+
+def test_what_is_left_to_a_solver_is_not_shown_without_one() -> None:
+    done = Verification(
+        decision="d", words="w", looks=[Look("bounds", good=True, said="", needs_solver=True)]
+    )
+
+    assert (done.wrong, done.open, done.good) == (False, True, False)
+    assert "a solver must answer" in done.sentences()[-1]
+    done.solver("z3", "", "says unsat")
+    assert done.good
+    assert done.sentences()[-1] == "decision d: w"
