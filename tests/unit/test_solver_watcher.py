@@ -1,10 +1,13 @@
 import asyncio
+import grp
 import hashlib
 import json
 import os
+import pwd
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +21,7 @@ from gateway.solver.in_force.watcher import (
     FolderReader,
     FolderWatcher,
     Settling,
+    is_module_name,
 )
 
 
@@ -233,3 +237,53 @@ def test_s24_on_coarse_stamps_a_second_change_within_their_grain_is_seen(
     assert read_after(watcher.GRAIN_S - 0.1, '{"id": 2}') == b'{"id": 2}'
     assert read_after(watcher.GRAIN_S, '{"id": 3}') == b'{"id": 3}'
     assert read_after(0.1, '{"id": 4}') == b'{"id": 3}'  # by then another change has another stamp
+
+
+# S24: whoever may write into another's file could approve as a second person what they wrote there.
+@pytest.mark.parametrize(
+    ("mode", "group", "known"),
+    [
+        (0o644, "plant", True),
+        (0o600, "plant", True),
+        (0o664, "anna", True),
+        (0o664, "plant", False),
+        (0o664, "", False),
+        (0o646, "anna", False),
+    ],
+)
+def test_s24_whose_change_a_file_is_nobody_knows_where_others_may_write_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, group: str, *, known: bool
+) -> None:
+    def found(gid: int) -> SimpleNamespace:
+        if not group:
+            raise KeyError(gid)
+        return SimpleNamespace(gr_name=group, gr_mem=["otto"] if group == "plant" else [])
+
+    monkeypatch.setattr(grp, "getgrgid", found)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="anna"))
+    file = tmp_path / "tank.json"
+    file.write_text("{}")
+    file.chmod(mode)
+    read = FolderReader(tmp_path).read(again=False)
+    assert read is not None
+    assert read["tank.json"].owners == (frozenset({os.getuid()}) if known else frozenset())
+
+
+# As a disk of another system brings them: passed over in silence, its rules would be nowhere.
+@pytest.mark.parametrize("name", ["TANK.JSON", "tank.Json", "TANK.O3C"])
+def test_a_module_whose_suffix_is_in_great_letters_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("{}")
+    read = FolderReader(tmp_path).read(again=False)
+    assert read is not None
+    assert "in small letters; rename it" in read[name].problem
+    assert not is_module_name(name)
+
+
+def test_two_names_that_look_alike_are_two_files(tmp_path: Path) -> None:
+    names = ("k\u00e4se.json", "ka\u0308se.json", "Tank.json", "tank.json")
+    for name in names:
+        (tmp_path / name).write_text("{}")
+    read = FolderReader(tmp_path).read(again=False)
+    assert read is not None
+    assert sorted(read) == sorted(names)
+    assert not any(found.problem for found in read.values())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import grp
 import hashlib
 import os
+import pwd
 import stat
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,7 +35,8 @@ _NAME_BYTES = 200  # room for the report's suffix beside it
 class Content:
     """What a file holds; `problem` says why it could not be read, else empty.
 
-    `owners`: the Unix users who own the file, and the link to it where it is one.
+    `owners`: the Unix users who own the file, and the link to it where it is one; none where others may
+    write into it, too: then nobody knows who did.
     """
 
     data: bytes
@@ -146,7 +149,7 @@ class FolderReader:
                 if is_module_name(name):
                     found[name] = self._file(name, again=again)
                 else:
-                    found[_shown(name)] = unreadable("its name is too long or not printable; rename it")
+                    found[_shown(name)] = unreadable(_why_no_name(name))
         try:
             if self._found() != identity:
                 return None
@@ -177,7 +180,8 @@ class FolderReader:
         since = known.since if known is not None and known.stamps == key else now
         if known is not None and known.trusted and known.stamps == key and not again:
             return known.content
-        content = replace(read_file(path), owners=frozenset({link.st_uid, stamps.st_uid}))
+        owners = frozenset[int]() if _others_write(stamps) else frozenset({link.st_uid, stamps.st_uid})
+        content = replace(read_file(path), owners=owners)
         self._known[name] = _Read(key, content, since, trusted=not content.problem and now - since > GRAIN_S)
         return content
 
@@ -257,7 +261,9 @@ class FolderWatcher:
 
 def is_module_name(name: str) -> bool:
     """True for names a module file may have; hidden and temporary ones, and odd characters, it may not."""
-    return _may_hold_a_module(name) and name.isprintable() and len(name.encode()) <= _NAME_BYTES
+    if not _may_hold_a_module(name) or not name.endswith(SUFFIXES):
+        return False
+    return name.isprintable() and len(name.encode()) <= _NAME_BYTES
 
 
 def is_gone(path: Path) -> bool:
@@ -281,7 +287,14 @@ def _surely_not(look: Callable[[], os.stat_result]) -> bool:
 
 
 def _may_hold_a_module(name: str) -> bool:
-    return name.endswith(SUFFIXES) and not name.startswith((".", "~", "#"))
+    """Also one in great letters, as from a disk of another system: to pass over it would say nothing."""
+    return name.lower().endswith(SUFFIXES) and not name.startswith((".", "~", "#"))
+
+
+def _why_no_name(name: str) -> str:
+    if not name.endswith(SUFFIXES):
+        return "a module's name ends in `.json` or `.o3c`, in small letters; rename it"
+    return "its name is too long or not printable; rename it"
 
 
 def _shown(name: str) -> str:
@@ -301,6 +314,19 @@ def _harmless(text: str) -> str:
 
 def _stamps(found: os.stat_result) -> tuple[int, ...]:
     return found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _others_write(found: os.stat_result) -> bool:
+    """Whether another account than the owner may write into a file; a group of the owner's own is none."""
+    if found.st_mode & stat.S_IWOTH:
+        return True
+    if not found.st_mode & stat.S_IWGRP:
+        return False
+    try:
+        group, owner = grp.getgrgid(found.st_gid), pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        return True
+    return group.gr_name != owner or not set(group.gr_mem) <= {owner}
 
 
 def read_file(path: Path) -> Content:
