@@ -21,6 +21,7 @@ from gateway.solver.workers.pool import CHECKER_BYTES, CheckerPool
 from gateway.solver.workers.seat import PoolError
 from gateway.supervision.worker import WorkerProcess
 from tests.unit.solver_demo import LOWER_LEVEL, Situation, module, proposal, rule_set
+from tests.unit.solver_pools import PatientPool
 
 pytestmark = pytest.mark.integration  # every test starts its own workers
 
@@ -29,7 +30,7 @@ CLOCK = SystemClock()
 
 @pytest_asyncio.fixture
 async def pool() -> AsyncIterator[CheckerPool]:
-    made = CheckerPool(2, CLOCK, warm=[(1.2, 0.3)])
+    made = PatientPool(2, CLOCK, warm=[(1.2, 0.3)])
     await made.start()
     await made.load(rule_set())
     yield made
@@ -72,7 +73,7 @@ async def test_every_worker_has_a_bound_of_memory_that_the_kernel_keeps(pool: Ch
 async def test_a_worker_has_numpy_from_its_start_only_where_it_will_be_asked_what_may_come_next(
     *, guided: bool
 ) -> None:
-    one = CheckerPool(1, CLOCK, guided=guided)
+    one = PatientPool(1, CLOCK, guided=guided)
     await one.start()
     try:
         await one.load(rule_set())
@@ -84,7 +85,7 @@ async def test_a_worker_has_numpy_from_its_start_only_where_it_will_be_asked_wha
 
 # A set that is too much for a worker must not be the end of the machine, nor of the set in force.
 async def test_a_set_beyond_the_bound_is_refused_and_the_one_in_force_goes_on() -> None:
-    small = CheckerPool(1, CLOCK, memory_bytes=90 << 20)
+    small = PatientPool(1, CLOCK, memory_bytes=90 << 20)
     await small.start()
     try:
         await small.load(rule_set())

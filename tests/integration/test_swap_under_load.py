@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from gateway.core.clock import SystemClock
-from gateway.solver.workers.pool import CheckerPool
 from tests.bench.swap import HIGH, Load, Swapper
+from tests.unit.solver_pools import PatientPool
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -24,7 +24,7 @@ SWAPS = 48
 
 @pytest_asyncio.fixture
 async def swapper() -> AsyncIterator[Swapper]:
-    pool = CheckerPool(2, CLOCK, warm=[(HIGH.hold_s, HIGH.effect_delay_s)])
+    pool = PatientPool(2, CLOCK, warm=[(HIGH.hold_s, HIGH.effect_delay_s)])
     await pool.start()
     made = Swapper(pool, SWAPS)
     await made.begin()

@@ -26,12 +26,12 @@ from gateway.core.decision import (
 from gateway.solver.modules.module import Case, Module
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.workers.check import Checks
-from gateway.solver.workers.pool import CheckerPool
 from gateway.storage.codec import decode_record, encode_record
 from tests.unit.certificate_demo import REPAIRED, decided, kept, wrong
 from tests.unit.solver_demo import PATIENT, Situation, rule_set
 from tests.unit.solver_demo import proposal as demo_proposal
 from tests.unit.solver_modules import NAMES, request, shipped
+from tests.unit.solver_pools import PatientPool
 
 DISPATCH = shipped("three-unit-dispatch")
 
@@ -163,13 +163,13 @@ async def test_s12_the_certificate_of_a_repair_anywhere_stands_up_to_every_look(
 
 async def test_s12_a_worker_repairs_as_this_process_does() -> None:
     clock = SystemClock()
-    pool = CheckerPool(1, clock, warm=[(1.2, 0.3)], nearest=True)
+    pool = PatientPool(1, clock, warm=[(1.2, 0.3)], nearest=True)
     await pool.start()
     try:
         await pool.load(rule_set())
         asked = replace(Situation().request(demo_proposal("82.5", heater=1, mixer=0)), repair="nearest")
-        found, _ = await pool.check(asked, Deadline.after(20.0, clock))
-        another, _ = await pool.check(asked, Deadline.after(20.0, clock))
+        found, _ = await pool.check(asked, Deadline.after(120.0, clock))
+        another, _ = await pool.check(asked, Deadline.after(120.0, clock))
     finally:
         await pool.aclose()
 

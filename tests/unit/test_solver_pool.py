@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from gateway.core.decision import Permitted, Repaired, Undetermined
 from gateway.core.guidance import Guidance, Unguided
 from gateway.solver.decoding.permitted_next import Exactly, NotKnown
 from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers import pool as pool_of_workers
 from gateway.solver.workers import seat
 from gateway.solver.workers.check import Checks
 from gateway.solver.workers.pool import CheckerPool
@@ -34,13 +34,14 @@ from tests.unit.solver_demo import (
     proposal,
     rule_set,
 )
+from tests.unit.solver_pools import PatientPool
 
 CLOCK = SystemClock()
 
 
 @pytest_asyncio.fixture
 async def pool() -> AsyncIterator[CheckerPool]:
-    made = CheckerPool(2, CLOCK, warm=[(1.2, 0.3)])
+    made = PatientPool(2, CLOCK, warm=[(1.2, 0.3)])
     await made.start()
     await made.load(rule_set())
     yield made
@@ -49,7 +50,7 @@ async def pool() -> AsyncIterator[CheckerPool]:
 
 
 def soon() -> Deadline:
-    return Deadline.after(5.0, CLOCK)
+    return Deadline.after(60.0, CLOCK)
 
 
 def threads(pid: int) -> list[int]:
@@ -58,7 +59,7 @@ def threads(pid: int) -> list[int]:
 
 
 async def until_both_are_idle(pool: CheckerPool) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while pool.statistics().idle < 2:  # noqa: ASYNC110  what is awaited is a counter
             await asyncio.sleep(0.01)
 
@@ -74,17 +75,19 @@ async def test_a_check_in_a_worker_says_what_a_check_in_this_process_says(pool: 
 
 # A killed worker costs the decision that it held; the next one finds another worker warm.
 async def test_kill_9_of_the_worker_in_a_check_is_undetermined_and_the_next_verdict_comes_at_once(
-    pool: CheckerPool,
+    pool: CheckerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    to_replace: list[seat.Seat] = []
+    replace_it = pool._replace
+    monkeypatch.setattr(pool, "_replace", to_replace.append)  # not before the next verdict is there
     for pid in pool.pids():
         os.kill(pid, signal.SIGSTOP)  # so that the check is surely still held when the kill comes
     held = asyncio.create_task(pool.check(Situation().request(proposal()), soon()))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while pool.statistics().idle == 2:  # noqa: ASYNC110  what is awaited is a counter
             await asyncio.sleep(0.001)
     holder = next(s.worker.pid for s in pool._seats if s not in pool._bench)
     assert holder is not None
-    killed_at = time.monotonic()
     os.kill(holder, signal.SIGKILL)
     for pid in pool.pids():
         if pid != holder:
@@ -92,13 +95,13 @@ async def test_kill_9_of_the_worker_in_a_check_is_undetermined_and_the_next_verd
 
     result, state = await held
     after, _ = await pool.check(Situation().request(proposal()), soon())
-    passed = time.monotonic() - killed_at
 
     assert isinstance(result.verdict, Undetermined)
     assert "died while it held a request" in result.verdict.reason
     assert state is None
     assert isinstance(after.verdict, Permitted)
-    assert passed < 0.83
+    (lost,) = to_replace
+    replace_it(lost)
     await until_both_are_idle(pool)
     assert pool.statistics().lost == 1
     assert len(pool.pids()) == 2
@@ -112,7 +115,7 @@ async def test_a_worker_that_misses_the_deadline_is_killed_and_replaced(pool: Ch
 
     assert isinstance(result.verdict, Undetermined)
     assert "deadline" in result.verdict.reason
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while pool.statistics().lost < 1:  # noqa: ASYNC110  what is awaited is a counter
             await asyncio.sleep(0.01)
     for pid in pool.pids():
@@ -123,7 +126,10 @@ async def test_a_worker_that_misses_the_deadline_is_killed_and_replaced(pool: Ch
     assert isinstance(again.verdict, Permitted)
 
 
-async def test_what_comes_too_late_for_one_check_is_not_the_answer_to_the_next(pool: CheckerPool) -> None:
+async def test_what_comes_too_late_for_one_check_is_not_the_answer_to_the_next(
+    pool: CheckerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_of_workers, "LATE_S", 60.0)  # a slow machine's worker does not hang
     for pid in pool.pids():
         os.kill(pid, signal.SIGSTOP)
     late = [pool.check(Situation().request(proposal("82.5")), Deadline.after(0.05, CLOCK)) for _ in range(2)]
@@ -253,7 +259,7 @@ async def test_a_worker_that_replaces_a_worn_one_beside_decisions_has_all_its_th
     with monkeypatch.context() as worn:
         worn.setattr(seat, "RECYCLE_CHECKS", 1)
         await pool.check(Situation().request(proposal()), soon())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while pool.statistics().recycled < 1:  # noqa: ASYNC110  what is awaited is a counter
             await asyncio.sleep(0.01)
 
@@ -271,7 +277,7 @@ async def test_a_proof_gives_way_to_decisions_and_comes_all_the_same(
     pool._precedence.linger_s = 60.0
     await pool.check(Situation().request(proposal()), soon())
 
-    proof = await pool.prove(rule_set(module(BUFFER_TANK, ("temp <= 74.04", "temp <= 74.9"))), 20.0)
+    proof = await pool.prove(rule_set(module(BUFFER_TANK, ("temp <= 74.04", "temp <= 74.9"))), 120.0)
 
     assert not proof.holds
     (prover,) = lowered

@@ -25,6 +25,7 @@ from gateway.solver.workers.worker import Desk, serve
 from gateway.supervision.frames import FRAME_LIMIT_BYTES, receive, send
 from gateway.supervision.worker import WorkerProcess
 from tests.unit.solver_demo import Situation, good, proposal, rule_set
+from tests.unit.solver_pools import PatientPool
 
 CLOCK = SystemClock()
 EXTRA = TagId("TK1.COUNTER")
@@ -32,7 +33,7 @@ EXTRA = TagId("TK1.COUNTER")
 
 @pytest_asyncio.fixture
 async def pool() -> AsyncIterator[CheckerPool]:
-    made = CheckerPool(2, CLOCK, warm=[(1.2, 0.3)])
+    made = PatientPool(2, CLOCK, warm=[(1.2, 0.3)])
     await made.start()
     await made.load(rule_set())
     yield made
@@ -41,7 +42,7 @@ async def pool() -> AsyncIterator[CheckerPool]:
 
 
 def soon() -> Deadline:
-    return Deadline.after(5.0, CLOCK)
+    return Deadline.after(60.0, CLOCK)
 
 
 def nearly_full(value: float | str) -> CheckRequest:
@@ -55,7 +56,7 @@ def nearly_full(value: float | str) -> CheckRequest:
 async def test_what_cannot_be_told_is_undetermined_and_no_proposal_is_judged_on_premises_told_before(
     value: float | str,
 ) -> None:
-    one = CheckerPool(1, CLOCK, warm=[(1.2, 0.3)])
+    one = PatientPool(1, CLOCK, warm=[(1.2, 0.3)])
     await one.start()
     try:
         await one.load(rule_set())
@@ -76,7 +77,7 @@ async def test_what_cannot_be_told_is_undetermined_and_no_proposal_is_judged_on_
 
 
 async def test_no_worker_is_started_once_the_pool_is_closed_though_checks_are_asked_on() -> None:
-    made = CheckerPool(2, CLOCK, warm=[(1.2, 0.3)])
+    made = PatientPool(2, CLOCK, warm=[(1.2, 0.3)])
     await made.start()
     await made.load(rule_set())
     closed = asyncio.Event()
@@ -89,7 +90,7 @@ async def test_no_worker_is_started_once_the_pool_is_closed_though_checks_are_as
                 reasons.append(result.verdict.reason)
             await asyncio.sleep(0)
 
-    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
         for _ in range(4):
             tasks.create_task(decide())
         await made.check(Situation().request(proposal()), soon())
@@ -107,7 +108,7 @@ async def test_whoever_waits_for_a_worker_hears_at_once_that_the_pool_is_closed(
     waiting = asyncio.create_task(pool.check(Situation().request(proposal()), Deadline.after(60.0, CLOCK)))
     loading = asyncio.create_task(pool.load(rule_set(generation=2)))
     await asyncio.sleep(0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await pool.aclose()
         result, _ = await waiting
         with pytest.raises(Exception, match="are being ended"):
@@ -131,7 +132,7 @@ def test_a_worker_that_runs_out_of_memory_ends_and_says_so_only_of_a_load(
         ask = Kept(rule_set()).ask(())
     ours, theirs = socket.socketpair()
     with ours:
-        ours.settimeout(10)
+        ours.settimeout(60)
 
         def serving() -> None:
             with theirs:
@@ -146,7 +147,7 @@ def test_a_worker_that_runs_out_of_memory_ends_and_says_so_only_of_a_load(
             assert "more memory than" in str(answers.decode(body))
             body = receive(ours)
         assert body is None
-        worker.join(10)
+        worker.join(60)
         assert not worker.is_alive()
 
 
@@ -190,7 +191,7 @@ async def test_a_renewal_that_failed_is_not_tried_again_with_every_check(
         return worker
 
     monkeypatch.setattr(pool, "_worker", born_dead)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         for _ in range(5):
             result, _ = await pool.check(Situation().request(proposal()), soon())
             assert isinstance(result.verdict, Permitted)
