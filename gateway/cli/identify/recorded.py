@@ -10,6 +10,7 @@ import sys
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from gateway.storage.moments import Moment, moments
 
 _QUALITY = ".quality"
 _SAME = 1e-6  # s
+_APART_S = 3_600.0  # more than any step: nothing is known in between
 _TRUTH = {"true": 1.0, "false": 0.0}
 
 
@@ -54,7 +56,7 @@ def of_decisions(path: Path, point: str, since_utc_ns: int, channels: Sequence[C
     actions = [c.tag for c in channels if c.action]
     later: Moment | None = None
     try:
-        for moment in _counted(moments(path, PointId(point), since_utc_ns)):
+        for moment in _apart(_counted(moments(path, PointId(point), since_utc_ns))):
             for tag, reading in moment.readings.items():
                 columns[tag].add(reading.at, reading.value, reading.good)
             if later is not None:
@@ -66,6 +68,33 @@ def of_decisions(path: Path, point: str, since_utc_ns: int, channels: Sequence[C
         fail(f"o3ctl: `{path}` holds no decision of point `{point}` since then")
     _in_force(columns, actions, later, -math.inf)
     return _recording(channels, columns)
+
+
+def _apart(newest_first: Iterator[Moment]) -> Iterator[Moment]:
+    """The same, with what was recorded before the clock was set back as if an hour before the rest."""
+    later, moved, times = math.inf, 0.0, 0
+    for moment in newest_first:
+        if moment.at + moved >= later:
+            moved, times = later - moment.at - _APART_S, times + 1
+        later = moment.at + moved
+        yield _moved(moment, moved) if moved else moment
+    if times:
+        often = "once" if times == 1 else f"{times} times"
+        print(
+            f"the clock was set back {often}: what was recorded before is taken as an hour before the rest",
+            file=sys.stderr,
+        )
+
+
+def _moved(moment: Moment, by: float) -> Moment:
+    return Moment(
+        at=moment.at + by,
+        readings={tag: replace(reading, at=reading.at + by) for tag, reading in moment.readings.items()},
+        in_force={
+            tag: tuple((value, ceased + by) for value, ceased in entries)
+            for tag, entries in moment.in_force.items()
+        },
+    )
 
 
 def _counted(found: Iterator[Moment]) -> Iterator[Moment]:
@@ -119,14 +148,34 @@ def of_table(path: Path, time_column: str | None, channels: Sequence[Channel]) -
         if wanted not in columns:
             fail(f"{path}:1:1: there is no column `{wanted}`; the columns are {', '.join(columns)}")
     found: defaultdict[TagId, Columns] = defaultdict(Columns)
+    order = _Order(path)
     for number, row in enumerate(reader, start=2):
         at = _instant(row[time], path, number)
+        order.take(at, row[time], number)
         for channel in channels:
             cell = (row[channel.tag] or "").strip()
             if cell:
                 quality = (row.get(channel.tag + _QUALITY) or "Good").strip()
                 found[channel.tag].add(at, _number(cell, path, number), quality in {"Good", "0"})
     return _recording(channels, found)
+
+
+class _Order:
+    """Ends the verb where the times of a table run to and fro: what was recorded twice may not be mixed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._before, self._rising = path, math.nan, 0
+
+    def take(self, at: float, text: str | None, number: int) -> None:
+        """The time of the next line."""
+        step = (at > self._before) - (at < self._before)
+        if step and self._rising and step != self._rising:
+            way = "back" if step < 0 else "on"
+            fail(
+                f"{self._path}:{number}:1: the time goes {way} to `{text}`: sort the table by time, and "
+                "leave out what was recorded under the same times twice (a clock set back, as at the end of summer)"
+            )
+        self._before, self._rising = at, step or self._rising
 
 
 def table_columns(path: Path) -> list[str]:
