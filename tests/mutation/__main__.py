@@ -125,10 +125,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("the tests fail without any change\n")
         return 1
     import_all(unaffected(touched.modules, _name(file)))
+    asked = () if given.quick else given.tests
+    if noticed(file, Mutant(1, "", "nothing", ast.parse(source)), asked, touched):  # else everything would be
+        sys.stderr.write("the tests fail without any change where modules were imported before\n")
+        return 1
     chosen = [m for m in mutants(source) if not given.only or any(words in m.name for words in given.only)]
     found: list[Mutant] = []
     for mutant in chosen:
-        if not noticed(file, mutant, () if given.quick else given.tests, touched):
+        if not noticed(file, mutant, asked, touched):
             found.append(mutant)
             sys.stderr.write(f"{file.name}:{mutant.line}: {mutant.name}\n")
     sys.stdout.write(json.dumps({"mutants": len(chosen), "survivors": [mutant.name for mutant in found]}))

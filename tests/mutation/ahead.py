@@ -24,9 +24,13 @@ def unaffected(names: Iterable[str], changed: str) -> list[str]:
 
 
 def import_all(names: Iterable[str]) -> None:
-    """Imports what there is of it, and keeps it out of the way of a process that is forked off."""
+    """Imports what there is of it, in that order, and keeps it out of the way of processes forked off.
+
+    What is private comes with what is public: `_asyncio` before `asyncio` would be half of it.
+    """
     for name in names:
-        if name not in sys.modules and not name.endswith(("conftest", "__main__")):
+        private = name.startswith("_") or name.endswith(("conftest", "__main__"))
+        if name not in sys.modules and not private:
             try:
                 importlib.import_module(name)
             except Exception:  # noqa: BLE001, S112  # it only saves time: a test that needs it says so itself

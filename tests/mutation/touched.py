@@ -82,12 +82,12 @@ class Watch:
 
     def pytest_sessionfinish(self) -> None:
         """Says what was seen."""
-        told = {"tests": self._tests, "modules": sorted(sys.modules)}
+        told = {"tests": self._tests, "modules": list(sys.modules)}
         self._told.write_text(json.dumps(told), encoding="utf-8")
 
 
 class Touching:
-    """What a watched run told; `modules`: all that were imported in it."""
+    """What a watched run told; `modules`: all that were imported in it, in that order."""
 
     def __init__(
         self, source: str, told: Mapping[str, tuple[float, Sequence[int]]], modules: Sequence[str]
