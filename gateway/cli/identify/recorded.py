@@ -173,7 +173,7 @@ class _Order:
             way = "back" if step < 0 else "on"
             fail(
                 f"{self._path}:{number}:1: the time goes {way} to `{text}`: sort the table by time, and "
-                "leave out what was recorded under the same times twice (a clock set back, as at the end of summer)"
+                "leave out what was recorded under the same times twice (a clock set back, the end of summer)"
             )
         self._before, self._rising = at, step or self._rising
 
