@@ -21,7 +21,7 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=360,
         check=False,
     )
 

@@ -119,7 +119,7 @@ async def watching(mode: Mode = Mode.ARMED) -> AsyncIterator[Rig]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while not holds():  # noqa: ASYNC110  # counters have no event
             await asyncio.sleep(0.002)
 
@@ -255,7 +255,7 @@ async def test_a_rule_set_without_modules_states_nothing_that_could_be_watched()
 
         rig.watch._rules = nothing
         rig.watch.look(rig.point, record_of(rig.tank.request()))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             await asked_for.wait()
         rig.watch._rules = lambda _: RULES
         await rig.decide(2)

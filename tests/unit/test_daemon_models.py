@@ -324,7 +324,7 @@ async def _lost(rig: Rig, times: int, apart_s: float) -> None:
 async def _alarm(rig: Rig) -> dict[str, Any]:
     running = asyncio.create_task(rig.models.run())
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not rig.alarms:  # noqa: ASYNC110  # the fake has no event
                 await asyncio.sleep(0)
     finally:

@@ -49,7 +49,7 @@ async def test_s23_the_first_write_is_the_value_in_force_whatever_the_model_want
     rig.house.sample(LEVEL, 2.0)
     rig.house.sample(STATUS, 3)
     serving = asyncio.create_task(rig.house.lane.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await rig.house.lane.request(Ordered(requested_by="test"))
     for _ in range(20):
         await asyncio.sleep(0)

@@ -58,7 +58,7 @@ async def test_s22_the_values_in_force_come_from_the_plcs_own_word_before_any_po
     house, take_over, block = started(working(pump(55)))
     assert house.point.previous() is None
     running = asyncio.create_task(take_over.run())
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         await block.asked.wait()
         await asyncio.sleep(0)
     running.cancel()

@@ -111,6 +111,6 @@ def collected() -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=360,
     )
     return done.stdout

@@ -55,7 +55,7 @@ class Peer:
     def __init__(self, sock: socket.socket) -> None:
         self._sock, self._frames = sock, Frames()
         self._held: list[tuple[int, Reply]] = []
-        sock.settimeout(20)
+        sock.settimeout(120)
 
     def send(self, *requests: Request) -> None:
         """All at once, numbered from 1."""
@@ -79,7 +79,7 @@ class Peer:
         except BlockingIOError:
             return not self._held
         finally:
-            self._sock.settimeout(20)
+            self._sock.settimeout(120)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_what_comes_before_it_serves_is_answered_and_what_comes_behind_waits(
     assert (number, type(reply)) == (3, Statistics)
     assert peer.next()[0] == 4
     ours.close()
-    serving.join(20)
+    serving.join(120)
     assert not serving.is_alive()
 
 

@@ -90,7 +90,7 @@ def test_golden_answers_are_the_same_where_numpy_has_no_vectors() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=360,
     )
 
     assert done.returncode == 0, done.stderr

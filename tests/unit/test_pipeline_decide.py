@@ -35,7 +35,7 @@ ASK = Ordered(requested_by="test")
 async def serving(house: House) -> AsyncIterator[None]:
     task = asyncio.create_task(house.lane.run())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             yield
     finally:
         task.cancel()

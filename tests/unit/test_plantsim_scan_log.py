@@ -29,7 +29,7 @@ def test_a_log_that_cannot_be_written_ends_nothing_even_where_nobody_can_be_told
             stdout=out,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=360,
             check=False,
         )
 

@@ -183,7 +183,7 @@ def test_a_process_grows_by_the_calculated_pool_within_5_percent(recipe: str, kv
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=360,
     )
 
     assert int(ran.stdout) == pytest.approx(predicted(bundle, pages).pool, rel=0.05)

@@ -292,7 +292,7 @@ async def test_an_approval_that_cannot_be_recorded_does_not_count(
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110  # a registry gives no event
             await asyncio.sleep(0.001)
 

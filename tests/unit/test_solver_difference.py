@@ -264,7 +264,7 @@ async def test_s24_a_reworded_file_is_in_force_without_a_person_only_where_it_is
     await registry.apply([settled("limit.json", new)])
     (meanwhile,) = [s for s in registry.statuses() if s.id == "lower-level-limit"]
     assert (meanwhile.state, meanwhile.revision) == ("pending", 1)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while any(waiting.comparing for waiting in registry.book.waiting.values()):
             told.clear()
             await told.wait()

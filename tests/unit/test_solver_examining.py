@@ -83,7 +83,7 @@ class House:
         return next(s for s in self.registry.statuses() if s.id == name)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(180):
             while not holds():
                 self.changed.clear()
                 await self.changed.wait()

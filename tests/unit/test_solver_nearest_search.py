@@ -314,7 +314,7 @@ assert bound is not None and round(bound.value, 6) == 3.0, bound
 print("solved")
 """
     ran = subprocess.run(  # noqa: S603  our own words
-        [sys.executable, "-c", said], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", said], capture_output=True, text=True, check=True, timeout=360
     )
     assert ran.stdout.endswith("solved\n")
 
@@ -323,7 +323,7 @@ def test_the_program_says_nothing_on_the_console() -> None:
     least = "LinearProgram().least(Least((5,), (1,)), [(0, 3)], [])"
     said = f"from gateway.solver.repairing.linear import *; {least}"
     ran = subprocess.run(  # noqa: S603  our own words
-        [sys.executable, "-c", said], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", said], capture_output=True, text=True, check=True, timeout=360
     )
     assert (ran.stdout, ran.stderr) == ("", "")
 

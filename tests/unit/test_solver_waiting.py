@@ -37,7 +37,7 @@ def strict(bench: Bench) -> Registry[Rules]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110  # a registry gives no event
             await asyncio.sleep(0.005)
 

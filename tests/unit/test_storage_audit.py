@@ -235,9 +235,9 @@ async def test_nobody_waits_for_ever_when_the_writer_ends_by_itself(
     async with opened(tmp_path / "audit.db") as audit:
         monkeypatch.setattr("gateway.storage.chain.append_rows", broken)
         with pytest.raises(StorageError, match="writer ended"):
-            await asyncio.wait_for(audit.append(numbered(1)), 5)
+            await asyncio.wait_for(audit.append(numbered(1)), 60)
         with pytest.raises(StorageError, match="writer ended by itself"):
-            await asyncio.wait_for(audit.append(numbered(2)), 5)
+            await asyncio.wait_for(audit.append(numbered(2)), 60)
         assert not audit.health().ok
 
 

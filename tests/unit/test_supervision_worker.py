@@ -39,7 +39,7 @@ def test_a_length_that_nobody_sends_is_refused() -> None:
 
 
 async def test_each_request_gets_its_own_answer(worker: WorkerProcess) -> None:
-    assert [await worker.ask(body, 5.0) for body in (b"a", b"b" * 200_000, b"")] == [
+    assert [await worker.ask(body, 60.0) for body in (b"a", b"b" * 200_000, b"")] == [
         b"a",
         b"b" * 200_000,
         b"",
@@ -50,7 +50,7 @@ async def test_what_has_no_answer_is_sent_and_not_waited_for(worker: WorkerProce
     worker.tell(b"quiet")
 
     assert not worker.busy
-    assert await worker.ask(b"after it", 5.0) == b"after it"
+    assert await worker.ask(b"after it", 60.0) == b"after it"
 
 
 # An answer that came too late for its own request must never be taken for that of the next one.
@@ -63,9 +63,9 @@ async def test_the_answer_nobody_waits_for_any_more_is_dropped(worker: WorkerPro
         worker.post(b"too soon")
 
     worker._wire.send(b"let it go on")
-    await worker.free(5.0)
+    await worker.free(60.0)
 
-    assert await worker.ask(b"next", 5.0) == b"next"
+    assert await worker.ask(b"next", 60.0) == b"next"
 
 
 async def test_a_request_that_is_never_answered_ends_the_worker(worker: WorkerProcess) -> None:
@@ -88,15 +88,15 @@ async def test_a_worker_still_held_when_its_patience_ends_is_killed(worker: Work
 
 async def test_a_worker_that_dies_fails_the_request_it_held(worker: WorkerProcess) -> None:
     with pytest.raises(WorkerLostError, match="died while it held a request"):
-        await worker.ask(b"die", 5.0)
+        await worker.ask(b"die", 60.0)
     with pytest.raises(WorkerLostError, match="not running"):
-        await worker.ask(b"again", 5.0)
+        await worker.ask(b"again", 60.0)
 
 
 async def test_a_worker_that_answers_what_nobody_asked_is_lost(worker: WorkerProcess) -> None:
-    assert await worker.ask(b"twice", 5.0) == b"twice"
+    assert await worker.ask(b"twice", 60.0) == b"twice"
 
-    assert await asyncio.wait_for(worker.wait(), 5.0) is not None
+    assert await asyncio.wait_for(worker.wait(), 60.0) is not None
     assert not worker.alive
 
 

@@ -42,7 +42,7 @@ class Links:
 @asynccontextmanager
 async def following(links: Links, heartbeat_s: float = 60.0) -> AsyncIterator[Mirror]:
     mirror = Mirror(FakeClock())
-    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(keep_mirrored(links.connect, mirror, heartbeat_s=heartbeat_s, retry_s=0.0))
         yield mirror
         task.cancel()

@@ -185,7 +185,7 @@ def test_without_onnx_gate_and_bench_work_and_the_others_say_what_to_install(tmp
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=360,
     )
     gate, bench, *others = ran.stdout.splitlines()
 
