@@ -84,6 +84,15 @@ def test_s4_whatever_the_plant_did_between_two_readings_it_lies_in_the_state_set
     assert now["L"][1] - now["L"][0] < Fraction(16)  # and it is no set of everything
 
 
+def test_s4_what_moves_a_level_was_elsewhere_by_the_time_the_level_was_read() -> None:
+    """The temperature rises by 20 a second: read at 0 two seconds ago it was 20 when the level was read."""
+    rising: dict[str, Any] = {"dynamics": {"l": "l + 0.1*(t - 0)", "t": "t + 0.5*p"}}
+    rules = RuleSet.of([small(HIGH, **rising)], 1)
+    plant = Plant(l=0.0, t=0.2, ages={"L": 1.0, "T": 2.0}, old={"P": "40"})
+    low, high = observe(rules, plant.request()).now["L"]
+    assert low <= 2 <= high
+
+
 def test_readings_of_one_moment_are_widened_by_nothing() -> None:
     rules = RuleSet.of([small(HIGH, **CASCADE)], 1)
     apart = Plant(l=1.0, t=10.0, ages={"L": 1.0, "T": 0.9}, old={"P": "4"})

@@ -1,8 +1,8 @@
-"""Readings of several moments put at one of them: what was read later may have been elsewhere by then (S4).
+"""Readings of several moments put at one of them: what was read at another was elsewhere by then (S4).
 
-Where the dynamics of one variable ask for another that was read later, the other's reading says nothing of
-where it was in between. It cannot have been farther away than its fastest move, which depends on where all
-of them were: a bound that holds itself up, or there is none.
+Where the dynamics of one variable ask for another that was read sooner or later, the other's reading says
+nothing of where it was when the one was read. It cannot have been farther away than its fastest move, which
+depends on where all of them were: a bound that holds itself up, or there is none.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def together(
     `ages` are those of readings in use. None where the readings lie too far apart for any bound.
     """
     around = {name: ages[name] for name in rules.steps.upstream[tag] | {tag} if name in ages}
-    later = {name: ages[tag] - age for name, age in around.items() if age < ages[tag]}
-    if not later:
+    between = {name: abs(ages[tag] - age) for name, age in around.items() if age != ages[tag]}
+    if not between:
         return measured
     apart = max(around.values()) - min(around.values())
     box = _box(rules, request, measured, max(around.values()))
@@ -43,7 +43,7 @@ def together(
     if fastest is None:
         return None
     found = dict(measured)
-    for name, seconds in later.items():
+    for name, seconds in between.items():
         low, high = box[name]
         reach = fastest[name] * seconds
         found[name] = fine(_possible(rules, name, (low - reach, high + reach)))
