@@ -62,11 +62,15 @@ def test_a_variable_is_widened_by_its_fastest_move_between_the_readings(
     assert found["L"] == pair(1, 1)
 
 
-def test_what_was_read_before_or_with_the_other_is_left_as_it_is() -> None:
-    for age in ("0.8", "0.9"):
-        found = moved(by_pump(), {"T": (Fraction(19), Fraction(21))}, {"L": "0.8", "T": age})
-        assert found is not None
-        assert found["T"] == pair(19, 21)
+@pytest.mark.parametrize(("age", "reach"), [("0.8", 0), ("0.9", 2), ("0.7", 2), ("1", 4)])
+def test_s4_what_was_read_with_the_other_is_left_as_it_is_and_what_was_read_before_or_after_is_not(
+    age: str, reach: int
+) -> None:
+    """By 20 a second: half of the 40 % in force."""
+    found = moved(by_pump(), {"T": (Fraction(19), Fraction(21))}, {"L": "0.8", "T": age})
+    assert found is not None
+    assert found["T"] == pair(19 - reach, 21 + reach)
+    assert found["L"] == pair(1, 1)
 
 
 def test_it_is_not_widened_beyond_where_it_physically_can_be() -> None:
