@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ import structlog
 
 from gateway.core.decision import DecisionRecord, Examination, Mode, Permitted, Repaired, StateSet
 from gateway.core.errors import WorkerLostError
-from gateway.core.tag import TagValue, exact
 from gateway.daemon.modes import Modes
 from gateway.pipeline.point import Point
+from gateway.recheck.evidence import box_of, recorded_of
 from gateway.recheck.recorded import Recorded
 from gateway.recheck.worker import Judge, Judgement, plain
 from gateway.supervision.worker import WorkerProcess
@@ -28,7 +27,6 @@ log = structlog.get_logger().bind(component="recheck")
 _MODULE = "gateway.recheck.worker"
 _ANSWER_S = 120.0  # it has the lowest priority, and nobody waits
 _WAITING = 16
-_MICRO = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +123,7 @@ class Rechecking:
             log.warning("recheck_unread", decision=job.decision, problem=found.unread)
             return
         self._judged += 1
-        if found.violated or found.left_out:
+        if found.violated or found.left_out or found.unusable:
             await self._differs(job, found)
 
     async def _end(self) -> None:
@@ -154,6 +152,7 @@ class Rechecking:
         self._differences += 1
         wrong = [f"`{name}` can be violated" for name in found.violated]
         wrong += [f"the state set leaves out values of `{tag}`" for tag in found.left_out]
+        wrong += [f"nothing may be permitted where {why}" for why in found.unusable]
         why = f"the independent checker differs on decision {job.decision}, which was permitted: "
         why += "; ".join(wrong)
         log.critical(
@@ -163,6 +162,7 @@ class Rechecking:
             generation=job.generation,
             violated=found.violated,
             left_out=found.left_out,
+            unusable=found.unusable,
         )
         await self._modes.latch(job.point, why)
 
@@ -180,41 +180,9 @@ def _stands_on(record: DecisionRecord) -> Examination | None:
 def _recorded(record: DecisionRecord, stands_on: Examination, kept: StateSet | None) -> Recorded:
     """What the independent checker is told: the record's own premises, nothing the solver concluded."""
     request = stands_on.request
-    carried = request.carried
-    is_backup = record.written_by == "backup"  # overrides minimum times (S1)
-    return Recorded(
-        readings={tag: number for tag, v in request.inputs.items() if (number := _number(v)) is not None},
-        age_s={tag: _down(max(0.0, request.taken_at - v.confirmed_at)) for tag, v in request.inputs.items()},
-        history={
-            tag: [(entry.value, _down(entry.ceased_s_ago)) for entry in entries]
-            for tag, entries in request.history.items()
-        },
-        held_s={} if is_backup else {tag: _up(seconds) for tag, seconds in request.held_s.items()},
-        written={v.tag: v.value for v in record.written},
-        hold_s=_down(max(0.0, request.hold_s - request.effect_delay_s)),  # told from acquisition, acts later
-        effect_delay_s=_down(request.effect_delay_s),
-        carried=_intervals(carried),
-        gap_s=_down(request.taken_at - carried.at) if carried is not None else Fraction(0),
-        kept=_intervals(kept) if kept is not None and kept.at == request.taken_at else None,
+    return recorded_of(
+        request,
+        {v.tag: v.value for v in record.written},
+        as_backup=record.written_by == "backup",
+        kept=box_of(kept) if kept is not None and kept.at == request.taken_at else None,
     )
-
-
-def _number(value: TagValue) -> Fraction | None:
-    number = value.value
-    if number is None or isinstance(number, str) or not math.isfinite(number):
-        return None
-    return exact(number)
-
-
-def _intervals(state: StateSet | None) -> dict[str, tuple[Fraction, Fraction]] | None:
-    if state is None:
-        return None
-    return {tag: (i.low, i.high) for tag, i in state.intervals.items()}
-
-
-def _down(seconds: float) -> Fraction:
-    return Fraction(math.floor(seconds * _MICRO), _MICRO)
-
-
-def _up(seconds: float) -> Fraction:
-    return Fraction(math.ceil(seconds * _MICRO), _MICRO)

@@ -328,6 +328,8 @@ class _Book:
         if backup:
             kind = f"c{k}" if mixed else f"b{k}"
         env = {**state, **_of(point, f"m{k}:"), **_of(point, f"{kind}:")}
+        if backup:  # its mean over the segment, where the certificate tells one apart
+            env |= _of(point, f"u{k}:")
         for source in self.sources:
             for name in source.disturbances:
                 own = name.removeprefix(f"{source.id}.")

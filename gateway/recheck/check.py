@@ -19,6 +19,7 @@ from gateway.recheck.numbers import Units
 from gateway.recheck.overridden import set_aside
 from gateway.recheck.question import Question, Scene, scene_of
 from gateway.recheck.source import Range, moved, read_source, read_sources
+from gateway.recheck.unknowns import cut, physical_of, rate_of
 from gateway.recheck.walk import Walker
 
 __all__ = ["Breach", "Question", "Report", "backup_action", "misjudged_cases", "recheck", "widened"]
@@ -155,13 +156,8 @@ def widened(
     for tag, value in readings.items():
         known = [s.quantities[tag] for s in sources if tag in s.quantities]
         reach = max((q.error for q in known), default=Fraction(0))
-        rates = [q.max_rate for q in known if q.max_rate is not None]
-        reach += max(rates, default=Fraction(0)) * age_s.get(tag, Fraction(0))
-        low, high = value - reach, value + reach
-        for quantity in known:
-            if quantity.physical is not None:
-                low, high = max(low, quantity.physical[0]), min(high, quantity.physical[1])
-        found[tag] = low, high
+        reach += (rate_of(sources, tag) or Fraction(0)) * age_s.get(tag, Fraction(0))
+        found[tag] = cut((value - reach, value + reach), physical_of(sources, tag))
     return found
 
 

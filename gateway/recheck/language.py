@@ -13,7 +13,17 @@ from fractions import Fraction
 from gateway.recheck.numbers import Evaluate, Value, function_of
 from gateway.recheck.tree import Kind, LanguageError, Node, Row, Sort
 
-__all__ = ["Evaluate", "LanguageError", "Value", "number", "parse", "read", "seconds_of", "truth"]
+__all__ = [
+    "Evaluate",
+    "LanguageError",
+    "Value",
+    "number",
+    "parse",
+    "read",
+    "row_named",
+    "seconds_of",
+    "truth",
+]
 
 _TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?!\.)|[A-Za-z_]\w*|<=|>=|==|!=|[-+*/(),<>]|$)")
 _POWER = {"iff": 1, "implies": 2, "or": 3, "and": 4}
@@ -236,9 +246,7 @@ class _Reader:
         return Node(word, Kind.NUMBER if word == "count" else Kind.CONDITION, parts, constant=limit)
 
     def _row(self, left: Node, began: int) -> Node:
-        words = self.words[began : self.at]
-        while words[0] == "(" and _closes_at_end(words):
-            words = words[1:-1]
+        words = _bare(self.words[began : self.at])
         self.take("for")
         amount, unit = self._amount(), self.take()
         if any(node.op == "for" for node in left.walk()):
@@ -286,6 +294,18 @@ class _Reader:
         as_number(left)
         sign = -1 if self.peek() == "-" and self.take() else 1
         return sign * Fraction(self._amount())
+
+
+def row_named(name: str) -> str:
+    """A row of checks `MODULE/words` as this reader calls it: without parentheses around the whole."""
+    module, _, words = name.partition("/")
+    return f"{module}/{' '.join(_bare(words.split()))}"
+
+
+def _bare(words: list[str]) -> list[str]:
+    while words and words[0] == "(" and _closes_at_end(words):
+        words = words[1:-1]
+    return words
 
 
 def _closes_at_end(words: list[str]) -> bool:

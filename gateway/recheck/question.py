@@ -30,7 +30,8 @@ class Question:
 
     `held_s` is how long an action has had its value; what is not in it has no minimum times to keep.
     `history` adds values that ceased, with the seconds since. `good` and `age_s` are of measured variables;
-    what `good` leaves out is. `previous_inputs` are intervals of measured variables one step ago.
+    what `good` leaves out is; where one that is not may be all the same, `unseen` tells, else its range.
+    `previous_inputs` are intervals of measured variables one step ago.
     `for_held` tells of `MODULE/condition`, words joined by single blanks, with ` for 10 s` behind it or not,
     whether it has surely and has possibly held long enough; of what it leaves out either may be true.
     """
@@ -43,6 +44,7 @@ class Question:
     effect_delay_s: Fraction = Fraction(1)
     patience_s: Fraction = _PATIENCE_S
     good: Mapping[str, bool] = field(default_factory=dict)
+    unseen: Mapping[str, Range] = field(default_factory=dict)
     age_s: Mapping[str, Fraction] = field(default_factory=dict)
     previous_inputs: Mapping[str, Range] = field(default_factory=dict)
     for_held: Mapping[str, tuple[bool, bool]] = field(default_factory=dict)
@@ -228,7 +230,7 @@ class _Told:
             return
         bad = not self.question.good.get(tag, True)
         if bad or tag not in self.question.inputs:
-            ends = range_of(self.sources, tag)
+            ends = self.question.unseen.get(tag, range_of(self.sources, tag))
             if len(asked_of) < len(using) or ends is None:
                 self.undetermined.append(f"`{tag}` is not usable")
                 return

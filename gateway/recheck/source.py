@@ -36,6 +36,8 @@ class Quantity:
     min_off: Fraction
     sort: Sort
     whole: bool
+    max_age: Fraction | None = None
+    accepted: frozenset[str] = frozenset()  # qualities beside Good
     hidden: bool = False  # a state that nobody measures: within its physical bounds, and as predicted
 
     def listed(self, low: Fraction, high: Fraction) -> Sequence[Fraction | int] | None:
@@ -309,6 +311,8 @@ def _quantity(tag: str, raw: Mapping[str, Any], sort: Sort) -> Quantity:
         min_off=duration(raw.get("min_off") or "0 s"),
         sort=sort,
         whole=raw["type"] in {"int", "bool"},
+        max_age=duration(raw["max_age"]) if raw.get("max_age") is not None else None,
+        accepted=frozenset(raw.get("accept_quality", ())),
         hidden=_hidden(raw),
     )
 

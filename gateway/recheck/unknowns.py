@@ -181,22 +181,42 @@ def _between(ends: Sequence[int], chance: random.Random | None) -> int:
 
 
 def roaming_of(sources: Sequence[Source], tag: str) -> Roaming:
-    """The widest rate of all modules, else their widest range; physical bounds always hold (S3)."""
-    known = [source.quantities[tag] for source in sources if tag in source.quantities]
-    rates = [q.max_rate for q in known if q.max_rate is not None]
-    low = max((q.physical[0] for q in known if q.physical), default=None)
-    high = min((q.physical[1] for q in known if q.physical), default=None)
-    if rates:
-        return Roaming(max(rates), (low, high))
+    """The rate that all modules vouch for, else their widest range; within physical bounds (S3)."""
+    low, high = physical_of(sources, tag)
+    rate = rate_of(sources, tag)
+    if rate is not None:
+        return Roaming(rate, (low, high))
     reach = range_of(sources, tag)
     return Roaming(None, reach if reach is not None else (None, None))
 
 
+def rate_of(sources: Sequence[Source], tag: str) -> Fraction | None:
+    """The fastest that any module expects; None where one of them vouches for none."""
+    rates = [source.quantities[tag].max_rate for source in sources if tag in source.quantities]
+    known = [rate for rate in rates if rate is not None]
+    return max(known) if known and len(known) == len(rates) else None
+
+
+def physical_of(sources: Sequence[Source], tag: str) -> tuple[Fraction | None, Fraction | None]:
+    """What all modules vouch for together: no bound where one of them states none."""
+    told = [source.quantities[tag].physical for source in sources if tag in source.quantities]
+    known = [pair for pair in told if pair is not None]
+    if not known or len(known) < len(told):
+        return None, None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def cut(reach: Range, limits: tuple[Fraction | None, Fraction | None]) -> Range:
+    """An interval within limits."""
+    low, high = limits
+    return reach[0] if low is None else max(reach[0], low), reach[1] if high is None else min(reach[1], high)
+
+
 def range_of(sources: Sequence[Source], tag: str) -> Range | None:
     """Where a variable may be at all: the widest range within physical bounds; None where none is told."""
-    known = [source.quantities[tag] for source in sources if tag in source.quantities]
-    ranges = [q.range for q in known if q.range is not None]
-    if not ranges:
+    ranges = [source.quantities[tag].range for source in sources if tag in source.quantities]
+    known = [pair for pair in ranges if pair is not None]
+    if not known or len(known) < len(ranges):
         return None
-    low = max([min(r[0] for r in ranges), *(q.physical[0] for q in known if q.physical)])
-    return low, min([max(r[1] for r in ranges), *(q.physical[1] for q in known if q.physical)])
+    widest = min(low for low, _ in known), max(high for _, high in known)
+    return cut(widest, physical_of(sources, tag))

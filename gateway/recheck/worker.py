@@ -37,6 +37,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
     violated: list[str] = []
     left_out: list[str] = []
+    unusable: list[str] = []  # why nothing may be permitted on these facts, whatever the rules say
     runs: int = 0
     unread: str = ""
 
@@ -45,6 +46,7 @@ def plain(recorded: Recorded) -> dict[str, Any]:
     """`recorded` for the wire."""
     return {
         "readings": _texts(recorded.readings),
+        "quality": dict(recorded.quality),
         "age_s": _texts(recorded.age_s),
         "history": {tag: [[str(v), str(s)] for v, s in entries] for tag, entries in recorded.history.items()},
         "held_s": _texts(recorded.held_s),
@@ -53,6 +55,8 @@ def plain(recorded: Recorded) -> dict[str, Any]:
         "effect_delay_s": str(recorded.effect_delay_s),
         "carried": _ranges(recorded.carried),
         "gap_s": str(recorded.gap_s),
+        "rows": {row: [None if s is None else str(s) for s in ends] for row, ends in recorded.rows.items()},
+        "earlier": [[str(ago), _ranges(box)] for ago, box in recorded.earlier],
         "kept": _ranges(recorded.kept),
     }
 
@@ -61,6 +65,7 @@ def recorded_of(raw: Mapping[str, Any]) -> Recorded:
     """The record of what `plain` made."""
     return Recorded(
         readings=_numbers(raw["readings"]),
+        quality=raw["quality"],
         age_s=_numbers(raw["age_s"]),
         history={
             tag: [(Fraction(v), Fraction(s)) for v, s in entries] for tag, entries in raw["history"].items()
@@ -71,6 +76,8 @@ def recorded_of(raw: Mapping[str, Any]) -> Recorded:
         effect_delay_s=Fraction(raw["effect_delay_s"]),
         carried=_intervals(raw["carried"]),
         gap_s=Fraction(raw["gap_s"]),
+        rows={row: (_since(surely), _since(possibly)) for row, (surely, possibly) in raw["rows"].items()},
+        earlier=[(Fraction(ago), _intervals(box) or {}) for ago, box in raw["earlier"]],
         kept=_intervals(raw["kept"]),
     )
 
@@ -93,13 +100,15 @@ class Desk:
         recorded = recorded_of(ask.recorded)
         try:
             found = premises(texts, recorded)
+            if found.unusable:
+                return Judgement(unusable=list(found.unusable))
             if found.contradict:
                 return Judgement(unread=f"reading and prediction of `{found.contradict}` do not meet")
             report = recheck(texts, question(recorded, found), overridden=ask.overridden)
         except LanguageError as exc:
             return Judgement(unread=str(exc))
-        if report.undetermined:  # it has judged nothing, which is no consent
-            return Judgement(unread="; ".join(report.undetermined))
+        if report.undetermined:  # it was told all there is, so nobody could know more
+            return Judgement(unusable=list(report.undetermined))
         return Judgement(violated=sorted(report.violated), left_out=list(found.left_out), runs=report.runs)
 
 
@@ -131,6 +140,10 @@ def _texts(values: Mapping[str, Fraction]) -> dict[str, str]:
 
 def _numbers(raw: Mapping[str, str]) -> dict[str, Fraction]:
     return {tag: Fraction(text) for tag, text in raw.items()}
+
+
+def _since(text: str | None) -> Fraction | None:
+    return None if text is None else Fraction(text)
 
 
 def _ranges(values: Mapping[str, tuple[Fraction, Fraction]] | None) -> dict[str, list[str]] | None:

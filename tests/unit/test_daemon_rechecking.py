@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,6 +29,8 @@ from gateway.core.decision import (
     StateSet,
 )
 from gateway.core.override import Override
+from gateway.core.quality import StatusCode
+from gateway.core.tag import TagId
 from gateway.daemon.modes import Modes
 from gateway.daemon.rechecking import Rechecking, _recorded
 from gateway.pipeline.point import Point
@@ -35,7 +38,7 @@ from gateway.recheck.worker import Desk, Judge, Judgement, plain, recorded_of
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.workers.check import Checks
 from tests.fakes.pipeline import COUNTEREXAMPLE, House
-from tests.unit.solver_demo import BUFFER_TANK, PATIENT, Situation, proposal, rule_set
+from tests.unit.solver_demo import BUFFER_TANK, LEVEL, PATIENT, Situation, proposal, rule_set
 from tests.unit.solver_loop import SCENES, Loop
 
 TEXT = BUFFER_TANK.read_text()
@@ -105,7 +108,7 @@ async def judging(share: str = "1", text: str = TEXT) -> AsyncIterator[tuple[Rec
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while not holds():  # noqa: ASYNC110  # counters have no event
             await asyncio.sleep(0.01)
 
@@ -113,7 +116,7 @@ async def until(holds: Callable[[], bool]) -> None:
 async def test_s7_a_verdict_that_is_wrong_is_found_and_latches_the_point() -> None:
     async with judging() as (rechecking, latches):
         rechecking.look(point(), permitted(*UNSAFE))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             await latches.one.wait()
     assert rechecking.statistics().differences == 1
     assert "differs on decision d-1, which was permitted: " in latches.latched[0]
@@ -196,14 +199,15 @@ def test_s7_a_state_set_that_leaves_out_what_the_readings_allow_is_a_difference(
     assert judged(request, result, SAFE[1], wrong).left_out == ["TK1.LT101"]
 
 
-def test_s7_what_the_second_judge_is_not_told_of_counts_as_unread_and_never_as_judged() -> None:
+# It is told all that the record holds: where nobody could know, permitting is a difference.
+def test_s7_permitted_without_a_check_one_step_ago_that_a_rule_asks_for_is_a_difference() -> None:
     request = SAFE[0].request(SAFE[1])
     looks_back = TEXT.replace('"require": "pump <= 80"', '"require": "level - prev(level) <= 80"')
     assert looks_back != TEXT
     record = record_of(request, permitted_result(), SAFE[1])
     recorded = _recorded(record, Examination(request=request, result=permitted_result()), None)
     found = Desk().answer(Judge(generation=1, recorded=plain(recorded), texts=[looks_back]))
-    assert found == Judgement(unread="nothing is known of `TK1.LT101` one step ago")
+    assert found == Judgement(unusable=["nothing is known of `TK1.LT101` one step ago"])
 
 
 def test_a_record_survives_the_wire_exactly() -> None:
@@ -211,6 +215,19 @@ def test_a_record_survives_the_wire_exactly() -> None:
     recorded = _recorded(permitted(*SAFE), Examination(request=request, result=permitted_result()), None)
     assert recorded_of(plain(recorded)) == recorded
     assert recorded.hold_s == Fraction(333_333, 1_000_000)
+
+
+# `look` stands between the record and the write: what it cannot take costs a decision.
+def test_an_input_that_never_came_is_looked_at_like_any_other() -> None:
+    found = Rechecking(Decimal(1), lambda _: (TEXT,), cast("Modes", Latches()))
+    record = permitted(*SAFE)
+    assert record.examined is not None
+    never = replace(record.inputs[LEVEL], value=None, status=StatusCode.Bad, confirmed_at=-math.inf)
+    request = replace(record.examined.request, inputs={**record.inputs, TagId("PLC.SPARE"): never})
+
+    found.look(point(), replace(record, examined=replace(record.examined, request=request)))
+
+    assert found.statistics().picked == 1
 
 
 def permitted_result() -> CheckResult:

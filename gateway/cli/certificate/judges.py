@@ -7,7 +7,7 @@ from functools import partial
 
 from gateway.cli.certificate.file import Derived
 from gateway.cli.certificate.looks import Verification
-from gateway.cli.certificate.premises import premises_problem
+from gateway.cli.certificate.premises import over_the_claims_state, premises_of, premises_problem
 from gateway.core.decision import (
     CheckRequest,
     CheckResult,
@@ -115,15 +115,16 @@ def independent(done: Verification, scene: Scene, texts: Sequence[str]) -> None:
     """The checker that shares no code with the solver (S7)."""
     name = f"independent checker, {scene.claim.of}"
     try:
+        found, asked = premises_of(scene, texts)
         done.add(
             f"independent premises, {scene.claim.of}",
-            premises_problem(scene, texts),
+            premises_problem(found),
             "the state stood on holds all that readings, ages and the state carried in allow",
         )
         if scene.claim.says == "violated":
             _look_at_witness(done, name, scene, texts)
         else:
-            _play_through(done, name, scene, texts)
+            _play_through(done, name, scene, texts, over_the_claims_state(asked, scene))
     except LanguageError as exc:
         said = f"it cannot read a module, so a solver must answer: {exc}"
         done.pass_over(name, said, needs_solver=True)
@@ -131,17 +132,8 @@ def independent(done: Verification, scene: Scene, texts: Sequence[str]) -> None:
         done.add(name, f"it cannot judge: {exc!r}", "")
 
 
-def _play_through(done: Verification, name: str, scene: Scene, texts: Sequence[str]) -> None:
-    premises = scene.premises({f"x:{v.tag}" for v in scene.rules.measured})
-    question = Question(
-        inputs={symbol[2:]: ends for symbol, ends in premises.items()},
-        previous={tag: list(values) for tag, values in scene.facts.old.items()},
-        proposal={str(tag): value for tag, value in scene.claim.action.items()},
-        held_s={} if scene.claim.as_backup else dict(scene.facts.held),
-        hold_s=scene.plan.hold - scene.plan.delay,
-        effect_delay_s=scene.plan.delay,
-    )
-    report = recheck(texts, question, samples=_SAMPLES, overridden=overridden(scene))
+def _play_through(done: Verification, name: str, scene: Scene, texts: Sequence[str], asked: Question) -> None:
+    report = recheck(texts, asked, samples=_SAMPLES, overridden=overridden(scene))
     if report.undetermined:  # it has judged nothing, which is no consent
         why = "; ".join(report.undetermined)
         done.pass_over(name, f"it is told too little, so a solver must answer: {why}", needs_solver=True)

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from fractions import Fraction
+from dataclasses import replace
 
-from gateway.core.tag import TagValue, exact
-from gateway.recheck.recorded import Recorded, premises
+from gateway.recheck.check import Question
+from gateway.recheck.evidence import recorded_of
+from gateway.recheck.recorded import Premises, premises, question
 from gateway.solver.certificates.claims import Scene
 
-_MICRO = 1_000_000
 
-
-def premises_problem(scene: Scene, texts: Sequence[str]) -> str:
-    """What the claim's state leaves out of what readings, ages and the state carried in allow; else empty.
+def premises_of(scene: Scene, texts: Sequence[str]) -> tuple[Premises, Question]:
+    """What readings, their quality and ages, and what was carried in allow; and what is asked of it.
 
     Raises `LanguageError` for a module that cannot be read.
     """
-    request = scene.claim.examination.request
-    carried = request.carried
-    told = Recorded(
-        readings={tag: n for tag, v in request.inputs.items() if (n := _number(v)) is not None},
-        age_s={tag: _down(max(0.0, request.taken_at - v.confirmed_at)) for tag, v in request.inputs.items()},
-        history={
-            tag: [(entry.value, _down(entry.ceased_s_ago)) for entry in entries]
-            for tag, entries in request.history.items()
-        },
-        held_s={},
-        written={str(tag): value for tag, value in scene.claim.action.items()},
-        hold_s=_down(max(0.0, request.hold_s - request.effect_delay_s)),
-        effect_delay_s=_down(request.effect_delay_s),
-        carried=None if carried is None else {tag: (i.low, i.high) for tag, i in carried.intervals.items()},
-        gap_s=_down(request.taken_at - carried.at) if carried is not None else Fraction(0),
+    told = recorded_of(
+        scene.claim.examination.request,
+        {str(tag): value for tag, value in scene.claim.action.items()},
+        as_backup=scene.claim.as_backup,
         kept=scene.facts.now,
     )
     found = premises(texts, told)
+    return found, question(told, found)
+
+
+def premises_problem(found: Premises) -> str:
+    """What speaks against the claim before any rule does; empty where nothing does."""
+    if found.unusable:
+        return f"nothing may be claimed where {found.unusable[0]}"
     if found.contradict:
         return f"reading and prediction of `{found.contradict}` do not meet"
     if found.left_out:
@@ -43,12 +37,14 @@ def premises_problem(scene: Scene, texts: Sequence[str]) -> str:
     return ""
 
 
-def _number(value: TagValue) -> Fraction | None:
-    number = value.value
-    if number is None or isinstance(number, str) or not math.isfinite(number):
-        return None
-    return exact(number)
-
-
-def _down(seconds: float) -> Fraction:
-    return Fraction(math.floor(seconds * _MICRO), _MICRO)
+def over_the_claims_state(asked: Question, scene: Scene) -> Question:
+    """The same question of all states that the claim is about: more than the facts alone allow."""
+    claimed = scene.premises({f"x:{v.tag}" for v in scene.rules.measured})
+    state = {symbol[2:]: ends for symbol, ends in claimed.items()}
+    return replace(
+        asked,
+        inputs={tag: ends for tag, ends in state.items() if tag not in asked.unseen},
+        unseen={tag: ends for tag, ends in state.items() if tag in asked.unseen},
+        hold_s=scene.plan.hold - scene.plan.delay,
+        effect_delay_s=scene.plan.delay,
+    )
