@@ -25,7 +25,7 @@ from gateway.core.errors import InferenceError, WorkerLostError
 from gateway.core.ports import AuditLog, Checker, CheckRequest, Guide, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.restraint import UNRESTRAINED, Restraint
-from gateway.core.tag import TagId
+from gateway.core.tag import TagId, TagValue
 from gateway.core.tagstore import Snapshot, TagStore
 from gateway.pipeline.guided import GuidedDecoding
 from gateway.pipeline.point import Point
@@ -301,6 +301,10 @@ class Decider:
             status = snapshot.values[tag].status
             if not work.rules.usable(tag, status):
                 return f"input `{tag}` is {StatusCode(status).name}"
+        since = work.point.in_sight_since
+        early = next((tag for tag in needed if snapshot.values[tag].confirmed_at < since), None)
+        if early is not None:
+            return f"input `{early}` was read before the values in force were: nobody knows what acted since"
         inputs = Snapshot(snapshot.taken_at, {t: snapshot.values[t] for t in needed})
         if work.request.what_if is None and inputs.skew_s() > settings.max_skew_s:
             return f"inputs lie {inputs.skew_s():.2f} s apart, more than max_skew {settings.max_skew_s:g} s"
@@ -321,7 +325,7 @@ def _check_request(
         decision=work.request.id,
         point=point.settings.id,
         generation=generation,
-        inputs={t: work.snapshot.values[t] for t in point.settings.inputs},
+        inputs={t: _since(work.snapshot.values[t], point.in_sight_since) for t in point.settings.inputs},
         taken_at=taken_at,
         history=point.in_force(taken_at),
         held_s=point.held_s(taken_at),
@@ -333,6 +337,13 @@ def _check_request(
         restraint=UNRESTRAINED if fallback else _restraint(work, taken_at),
         repair=point.settings.repair,
     )
+
+
+def _since(reading: TagValue, seconds: float) -> TagValue:
+    """A reading; one from before a moment counts as none, where the rules in force go on without (S23)."""
+    if reading.confirmed_at >= seconds:
+        return reading
+    return reading.degraded_to(StatusCode.BadWaitingForInitialData)
 
 
 def _restraint(work: Working, now: float) -> Restraint:

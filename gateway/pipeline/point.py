@@ -82,8 +82,18 @@ class Point:
         self.carried, self.carried_standing = state, rules.standing
 
     def carried_into(self, rules: RulesInForce) -> StateSet | None:
-        """What the check before left, where these rules assume the same as those did (S2)."""
+        """What the check before left, where these rules assume the same as those did (S2).
+
+        Nothing where an output was out of sight since: what acted meanwhile nobody knows.
+        """
+        if self.carried is None or self.carried.at < self.in_sight_since:
+            return None
         return self.carried if rules.carries_on(self.carried_standing) else None
+
+    @property
+    def in_sight_since(self) -> float:
+        """Since when the values in force of all outputs are known without interruption, monotonic s."""
+        return max((h.in_sight_since for h in self.histories.values()), default=float("-inf"))
 
     def previous(self) -> dict[TagId, Fraction] | None:
         """The one value in force of every output, or None while any is unknown or unconfirmed."""
