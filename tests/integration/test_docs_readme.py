@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.house import POINT, ROOT, House
-from tests.integration.page_typing import checkout, stands, typed
+from tests.integration.page_typing import checkout, followed, stands, typed
 
 pytestmark = pytest.mark.integration
 
@@ -45,7 +45,7 @@ async def one(line: str, folder: Path, house: House) -> str:
     """One line, once what it is about is there; a command that never ends is ended as a person would."""
     command = re.sub(r"^o3 ", "o3ctl ", re.sub(r"\s+#.*$", "", line))
     if "--follow" in command:
-        command = f"timeout -s INT 4 {command} || test $? -ge 124"
+        return await followed(command, folder, b"permitted ")
     if "DECISION" in command:
         decided = next(d for d in reversed(house.picture.decisions.values()) if d.point == POINT)
         command = command.replace("DECISION", decided.id)
@@ -54,5 +54,6 @@ async def one(line: str, folder: Path, house: House) -> str:
     if "approve" in command:
         await house.until(lambda p: stands(p, "lower-level-limit", "pending"), 10, "a change waits")
     if command.startswith("cat "):
-        await house.until(lambda p: stands(p, "broken", "refused"), 10, "the refusal")
+        report = house.watched / "broken.refused.txt"
+        await house.until(lambda p: stands(p, "broken", "refused") and report.exists(), 10, "the refusal")
     return await typed(command, folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.house import POINT, ROOT, House, tell
+from tests.integration.house import ROOT, House, tell
 from tests.integration.page_typing import checkout, stands, typed
 
 pytestmark = pytest.mark.integration
@@ -60,7 +60,7 @@ async def refused_what_the_matrix_forbids(house: House) -> None:
     await house.until(lambda p: stands(p, "ce", "active"), 10, "`ce` in force")
     pump = house.picture.tags["TK1.P101.SP"].value
     wanted = {"TK1.P101.SP": pump, "TK1.H101.CMD": 1, "TK1.M101.STAGE": 1}
-    view = await house.asked("decide", {"point": POINT, "proposal": wanted})
+    view = await house.decided({"proposal": wanted})
     assert view["outcome"] in {"refused", "repaired"}, view
     assert "ce/TAH101-1" in view["violated"]
     assert "warm enough: heater off" in view["counterexample"]
