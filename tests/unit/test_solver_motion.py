@@ -83,3 +83,28 @@ def test_s2_what_ceased_acted_until_then_and_no_longer(ceased: dict[int, str], l
 
     found = since(rules, request, start, Fraction(1))
     assert (Fraction(found["L"][0], FINE), Fraction(found["L"][1], FINE)) == span(low, high)
+
+
+@pytest.mark.parametrize(
+    ("ceased", "low", "high"),
+    [
+        ({}, "5.8", "13.8"),  # anything for 80 s, then 40 % for 120 s
+        ({100: "60"}, "5.8", "17.4"),  # until a minute ago perhaps 100 %
+        ({20: "60"}, "4.6", "13.8"),
+        ({100: "150"}, "5.8", "13.8"),
+        ({20: "30", 100: "60"}, "4", "17.4"),
+    ],
+)
+def test_s2_before_what_a_pipeline_tells_anything_may_have_acted(
+    ceased: dict[int, str], low: str, high: str
+) -> None:
+    """A thousandth of the pump a second, and 40 % in force for 200 s, as far as is told."""
+    module = small(rule("l <= 3", always=True), step="60 s", dynamics={"l": "l + 0.06*p"})
+    rules = RuleSet.of([module], 1)
+    entries = tuple(InForce(Fraction(value), float(ago)) for value, ago in ceased.items())
+    plain = Plant().request()
+    request = replace(plain, history={**plain.history, P: (InForce(Fraction(40), 0.0), *entries)})
+    start = {str(v.tag): fine((Fraction(1), Fraction(1))) for v in rules.measured}
+
+    found = since(rules, request, start, Fraction(200))
+    assert (Fraction(found["L"][0], FINE), Fraction(found["L"][1], FINE)) == span(low, high)
