@@ -22,7 +22,7 @@ _NOTHING: frozenset[str] = frozenset()
 MAY_SAY: Mapping[str, frozenset[str]] = {
     "status": _NOTHING,
     "tags": _NOTHING,
-    "decisions": _POINT | {"limit"},
+    "decisions": _POINT | {"limit", "before"},
     "explain": frozenset({"id"}),
     "decide": _POINT | {"class", "deadline_ms", "what_if", "proposal"},
     "mode": _POINT | {"mode"},

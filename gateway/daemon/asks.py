@@ -21,10 +21,12 @@ from gateway.daemon import asked
 from gateway.daemon.access import Access, Role
 from gateway.daemon.asked import NotGivenError
 from gateway.daemon.binding import Bindings
+from gateway.daemon.decided import Decided
 from gateway.daemon.modes import Modes
 from gateway.daemon.reporting import Reporter
 from gateway.daemon.views import decision_view, rejected_view, tag_info, tag_state
 from gateway.link.messages import (
+    DECISIONS_PAGE,
     Answer,
     Ask,
     ConstraintCoverage,
@@ -43,7 +45,6 @@ log = structlog.get_logger().bind(component="asks")
 
 Verb = Callable[[dict[str, Any], str, Role], Awaitable[Any]]  # what was given, who asks, in which role
 
-_LIMIT = 10_000
 _HIGHEST_PRIORITY = 15
 
 
@@ -146,6 +147,7 @@ class Asks:
         self._modes, self._runtime, self._overview = modes, runtime, overview
         self._reporter, self._audit, self._bindings = reporter, audit, bindings
         self._overrides, self._coverage = overrides, coverage
+        self._decided = Decided(reporter, audit, store.definitions)
         self._verbs: dict[str, Verb] = {
             **models,
             "status": self._status,
@@ -222,15 +224,11 @@ class Asks:
         ]
 
     async def _decisions(self, args: dict[str, Any], _who: str, _role: Role) -> object:
-        limit = max(1, min(int(args.get("limit") or 50), _LIMIT))
+        limit = max(1, min(int(args.get("limit") or 50), DECISIONS_PAGE))
         point = str(args.get("point") or "")
         if point:
             self._lane(args)  # a point nobody configured has no decisions to show
-        views = [v for v in reversed(self._reporter.recent.values()) if point in ("", v.point)]
-        if len(views) >= limit:
-            return views[:limit]
-        audited = await self._audit.recent(limit, PointId(point) if point else None)
-        return [decision_view(a.record, a.write_reason, self._store.definitions) for a in audited]
+        return await self._decided.page(limit, point, str(args.get("before") or ""))
 
     async def _explain(self, args: dict[str, Any], _who: str, _role: Role) -> object:
         wanted = DecisionId(str(args.get("id", "")))

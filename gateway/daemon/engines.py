@@ -14,6 +14,7 @@ from gateway.inference.bundle.any_bundle import check_point
 from gateway.inference.client.model_engine import ModelEngine
 from gateway.inference.client.served import ServedModel
 from gateway.pipeline.decide import PROPOSE_SHARE
+from gateway.solver.in_force.watcher import is_gone
 
 
 def make_engines(
@@ -26,7 +27,7 @@ def make_engines(
     made: dict[str, ServedModel] = {}
     for point in config.decision_point:
         folder: Path = config.gateway.bundles_dir / point.model
-        if not (folder / "bundle.json").is_file():
+        if is_gone(folder / "bundle.json"):  # what is there and cannot be read is told when it is loaded
             known = ", ".join(sorted(p.parent.name for p in folder.parent.glob("*/bundle.json"))) or "none"
             why = f"{config.path}: decision point `{point.id}`: no bundle `{point.model}`"
             raise ConfigError((f"{why} in {folder.parent}; found: {known}",))

@@ -11,7 +11,7 @@ import msgspec
 from gateway.config.model import GatewayConfig
 from gateway.core.clock import Clock
 from gateway.core.durable import write_durably
-from gateway.core.errors import ConfigError
+from gateway.core.errors import ConfigError, cause
 from gateway.supervision.service import ServiceProcess
 
 
@@ -63,6 +63,10 @@ def _opcua_settings(config: GatewayConfig, path: Path) -> Path:
         "users": users,
         "loopback_none": section.loopback_none if section is not None else False,
     }
-    write_durably(path, msgspec.json.encode(settings))
-    path.chmod(0o600)
+    try:
+        write_durably(path, msgspec.json.encode(settings))
+        path.chmod(0o600)
+    except OSError as exc:
+        why = f"the folder for sockets, {path.parent}, cannot be used: {cause(exc)}: this user must own it"
+        raise ConfigError((why,)) from exc
     return path

@@ -225,7 +225,8 @@ def _short(value: Fraction) -> str:
 
 
 def _shown(tag: TagId, value: Fraction, definitions: Mapping[TagId, TagDefinition]) -> str:
-    if definitions[tag].kind is TagKind.BOOLEAN:
+    definition = definitions.get(tag)  # none of a tag that was configured then and is no more
+    if definition is not None and definition.kind is TagKind.BOOLEAN:
         return "true" if value else "false"
     return decimal_text(value)
 

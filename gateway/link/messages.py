@@ -237,6 +237,9 @@ class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
     client: str
 
 
+DECISIONS_PAGE = 100  # of the answer to `decisions`: more at once would hold the loop that decides
+
+
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
     """A question. `user` is whom the front end authenticated; empty: the peer's own Unix user."""
 

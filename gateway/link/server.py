@@ -17,9 +17,9 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from gateway.core.errors import ConfigError
+from gateway.core.errors import ConfigError, cause
 from gateway.link.messages import Alarm, Answer, Ask, DecisionView, FeedBatch, FeedItem, Subscribe, ToServer
-from gateway.supervision.frames import FrameError, frame, read_frame
+from gateway.supervision.frames import FrameError, frame, read_length
 
 log = structlog.get_logger().bind(component="link")
 
@@ -27,6 +27,8 @@ _EVENT_CAPACITY = 10_000  # decisions and alarms held for one slow reader
 _BATCH_PERIOD_S = 0.02
 _MAX_CLIENTS = 64
 _MAX_ASKS_PER_CLIENT = 64
+_SILENT_S = 10.0  # a peer that connects and says nothing, or half a frame, holds the place of another
+_TOLD_EVERY_S = 10.0  # refused peers, in the log
 _PEERCRED = struct.Struct("3i")
 
 
@@ -94,7 +96,12 @@ class LinkServer:
     """Feed and Ask for the northbound processes and `o3ctl`."""
 
     def __init__(
-        self, path: Path, answer: Answerer, snapshot: Snapshotter, allowed_uids: frozenset[int]
+        self,
+        path: Path,
+        answer: Answerer,
+        snapshot: Snapshotter,
+        allowed_uids: frozenset[int],
+        silent_s: float = _SILENT_S,
     ) -> None:
         self._path, self._answer, self._snapshot = path, answer, snapshot
         self._allowed = allowed_uids
@@ -104,10 +111,30 @@ class LinkServer:
         self._decoder = msgspec.msgpack.Decoder(ToServer)
         self._writers: set[asyncio.StreamWriter] = set()
         self._stopped = False
+        self._silent_s, self._told_after = silent_s, 0.0
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Listen while the block runs; refuses to take the socket of a gateway that is alive."""
+        """Listen while the block runs; refuses to take the socket of a gateway that is alive.
+
+        Raises `ConfigError`.
+        """
+        try:
+            server = await self._bound()
+        except OSError as exc:
+            long = " its path is longer than a socket's may be (107 bytes): name a shorter `state_dir`"
+            advice = long if "too long" in str(exc) else " this user must own its folder"
+            raise ConfigError((f"the internal port {self._path}: {cause(exc)}:{advice}",)) from exc
+        try:
+            yield
+        finally:
+            self._stopped = True
+            server.close()
+            for writer in list(self._writers):
+                writer.transport.abort()
+            self._path.unlink(missing_ok=True)
+
+    async def _bound(self) -> asyncio.Server:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if self._path.exists():
             with socket.socket(socket.AF_UNIX) as probe:
@@ -119,14 +146,7 @@ class LinkServer:
                     raise ConfigError((f"{self._path}: another gateway is running on this internal port",))
         server = await asyncio.start_unix_server(self._serve, path=str(self._path))
         self._path.chmod(0o660)
-        try:
-            yield
-        finally:
-            self._stopped = True
-            server.close()
-            for writer in list(self._writers):
-                writer.transport.abort()
-            self._path.unlink(missing_ok=True)
+        return server
 
     def publish(self, item: FeedItem) -> None:
         """Hand an item to every subscriber; never blocks."""
@@ -150,8 +170,7 @@ class LinkServer:
     async def _serve_peer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = _peer(writer)
         if peer.uid not in self._allowed or self._clients >= _MAX_CLIENTS:
-            self._refused += 1
-            log.warning("peer_refused", uid=peer.uid, pid=peer.pid, clients=self._clients)
+            self._refuse(peer)
             writer.close()
             return
         self._clients += 1
@@ -177,10 +196,15 @@ class LinkServer:
     ) -> list[asyncio.Task[None]]:
         feeds: list[asyncio.Task[None]] = []
         slots = asyncio.Semaphore(_MAX_ASKS_PER_CLIENT)
+        first = True
         while True:
             try:
-                message = self._decoder.decode(await read_frame(reader))
+                message = self._decoder.decode(await self._frame(reader, first=first))
+                first = False
             except asyncio.IncompleteReadError:
+                return feeds
+            except TimeoutError:
+                log.warning("peer_silent", pid=peer.pid, user=peer.user, within_s=self._silent_s)
                 return feeds
             except (msgspec.DecodeError, FrameError) as exc:
                 log.warning("frame_refused", pid=peer.pid, problem=str(exc))
@@ -198,6 +222,7 @@ class LinkServer:
         try:
             answer = await self._answer(ask, peer)
             writer.write(frame(self._encoder.encode(answer)))
+            await writer.drain()  # what a peer does not read must not pile up for it: it may ask no more
         finally:
             slots.release()
 
@@ -216,6 +241,23 @@ class LinkServer:
         finally:
             self._subscribers.discard(subscriber)
             self._dropped += subscriber.dropped
+
+    async def _frame(self, reader: asyncio.StreamReader, *, first: bool) -> bytes:
+        """The next; `TimeoutError` where the first does not come, or another begins and does not end."""
+        async with asyncio.timeout(self._silent_s if first else None):
+            length = await read_length(reader)
+        async with asyncio.timeout(self._silent_s):
+            return await reader.readexactly(length)
+
+    def _refuse(self, peer: Peer) -> None:
+        """Counted always, told now and then: whoever knocks a thousand times fills no log."""
+        self._refused += 1
+        now = asyncio.get_running_loop().time()
+        if now >= self._told_after:
+            self._told_after = now + _TOLD_EVERY_S
+            full = f"all {_MAX_CLIENTS} connections are taken: end a client of this gateway"
+            why = full if peer.uid in self._allowed else "its user is not listed under [access]"
+            log.warning("peer_refused", user=peer.user, pid=peer.pid, why=why, refused=self._refused)
 
 
 def _peer(writer: asyncio.StreamWriter) -> Peer:

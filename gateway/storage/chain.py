@@ -82,7 +82,7 @@ def open_for_appending(path: Path, busy_ms: int) -> sqlite3.Connection:
             check_same_thread=False,  # opened by one thread, then owned by the writer alone
         )
     except (OSError, sqlite3.Error) as exc:
-        raise StorageError(f"audit log `{path}` cannot be opened: {cause(exc)}") from exc
+        raise _not_opened(path, exc) from exc
     try:
         problem = _unfit(connection)
         if not problem:
@@ -94,7 +94,7 @@ def open_for_appending(path: Path, busy_ms: int) -> sqlite3.Connection:
             sync_folder(path.parent)
     except (OSError, sqlite3.Error) as exc:
         connection.close()
-        raise StorageError(f"audit log `{path}` cannot be opened: {cause(exc)}") from exc
+        raise _not_opened(path, exc) from exc
     if problem:
         connection.close()
         raise StorageError(f"audit log `{path}`: {problem}")
@@ -168,6 +168,17 @@ def verify(connection: sqlite3.Connection, seen: Callable[[int], None] = lambda 
             seen(count)
     seen(count)
     return ChainReport(rows=count, head=digest.hex())
+
+
+def _not_opened(path: Path, exc: Exception) -> StorageError:
+    damaged = isinstance(exc, sqlite3.DatabaseError) and not isinstance(exc, sqlite3.OperationalError)
+    advice = (
+        "put back a copy, or move it away with its -wal and -shm; a new log then begins, and says nothing of "
+        "the time before"
+        if damaged
+        else "this user must be able to read and write it and its folder, on a disk with room"
+    )
+    return StorageError(f"audit log `{path}` cannot be opened: {cause(exc)}: {advice}")
 
 
 def _unfit(connection: sqlite3.Connection) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -25,15 +26,20 @@ def owned(state_dir: Path) -> Iterator[None]:
         state_dir.mkdir(parents=True, exist_ok=True)
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     except OSError as exc:
-        raise StorageError(
-            f"state folder `{state_dir}` cannot be used: {cause(exc)}: it must be a folder that this user "
-            "may write in"
-        ) from exc
+        raise _unusable(state_dir, cause(exc)) from exc
     try:
         _lock(number, state_dir)
+        if not os.access(state_dir, os.W_OK | os.X_OK):  # the lock was there already
+            raise _unusable(state_dir, os.strerror(errno.EACCES))
         yield
     finally:
         os.close(number)
+
+
+def _unusable(state_dir: Path, why: str) -> StorageError:
+    return StorageError(
+        f"state folder `{state_dir}` cannot be used: {why}: it must be a folder that this user may write in"
+    )
 
 
 def _lock(number: int, state_dir: Path) -> None:

@@ -19,11 +19,16 @@ class FrameError(Exception):
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
     """One frame's body; raises `asyncio.IncompleteReadError` at end of stream."""
+    return await reader.readexactly(await read_length(reader))
+
+
+async def read_length(reader: asyncio.StreamReader) -> int:
+    """How long the body is that follows; raises as `read_frame`, and `FrameError` for what nobody sends."""
     (length,) = _HEADER.unpack(await reader.readexactly(_HEADER.size))
     if length > FRAME_LIMIT_BYTES:
         msg = f"frame of {length} bytes is over the limit of {FRAME_LIMIT_BYTES}"
         raise FrameError(msg)
-    return await reader.readexactly(length)
+    return int(length)
 
 
 def frame(body: bytes) -> bytes:

@@ -23,7 +23,7 @@ from tests.fakes.pipeline import PUMP, House
 def asks(modes: object = None, operators: tuple[str, ...] = ()) -> Asks:
     """A gateway with the one point `tank` and nothing decided yet."""
 
-    async def recent(_limit: int, _point: str | None) -> list[Any]:
+    async def recent(_limit: int, _point: str | None, _before: str | None) -> list[Any]:
         return []
 
     config = SimpleNamespace(opcua=None, access=SimpleNamespace(operators=operators, engineers=()))

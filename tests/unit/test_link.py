@@ -6,12 +6,15 @@ import asyncio
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.core.errors import ConfigError, LinkBrokenError
 from gateway.link.client import LinkClient
 from gateway.link.messages import Answer, Ask, FeedBatch, FeedItem, TagState
 from gateway.link.server import LinkServer, Peer, own_uids
+from gateway.supervision.frames import frame, read_frame
 
 
 def state(tag: str, value: float) -> TagState:
@@ -84,3 +87,96 @@ async def test_an_unknown_uid_is_refused_before_its_first_frame(tmp_path: Path) 
             await client.ask("status")
         assert server.statistics().refused_peers == 1
         await client.aclose()
+
+
+async def raw(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A peer that speaks as it likes."""
+    return await asyncio.open_unix_connection(str(path))
+
+
+def an_ask(number: int) -> bytes:
+    return frame(msgspec.msgpack.encode(Ask(id=number, verb="status", args={}, deadline_ms=1000.0)))
+
+
+async def test_a_folder_that_cannot_hold_the_socket_is_a_sentence_to_act_on(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path, said in (
+        (tmp_path / "file" / "o3.sock", "File exists: this user must own its folder"),
+        (tmp_path / ("long" * 40) / "o3.sock", "AF_UNIX path too long: its path is longer than a socket's"),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            await server_at(path, []).listening().__aenter__()
+        assert str(refused.value).startswith(f"the internal port {path}: ")
+        assert said in str(refused.value)
+
+
+# A place held by whoever says nothing is one that a restarting front end does not get.
+@pytest.mark.parametrize("said", [b"", b"\x00\x00", b"\x00\x00\x03\xe8half"])
+async def test_a_peer_that_says_nothing_or_half_a_frame_is_hung_up_on(tmp_path: Path, said: bytes) -> None:
+    path = tmp_path / "o3.sock"
+    async with LinkServer(path, echo, list, own_uids(), silent_s=0.2).listening(), asyncio.timeout(30):
+        reader, writer = await raw(path)
+        writer.write(said)
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_peer_that_asked_may_be_silent_but_not_send_half_a_frame(tmp_path: Path) -> None:
+    path = tmp_path / "o3.sock"
+    async with LinkServer(path, echo, list, own_uids(), silent_s=0.2).listening(), asyncio.timeout(30):
+        patient = await LinkClient.connect(path, "patient")
+        await patient.ask("status")
+        reader, writer = await raw(path)
+        writer.write(an_ask(1) + b"\x00\x00\x03\xe8half")
+        await read_frame(reader)
+        assert await reader.read() == b""
+        assert (await patient.ask("status")).ok  # silent for as long
+        await patient.aclose()
+        writer.close()
+
+
+# Answers that nobody reads piled up without bound: 60 MiB a second of `decisions`.
+async def test_a_peer_that_does_not_read_is_not_answered_for_ever(tmp_path: Path) -> None:
+    answered = 0
+
+    async def long_answer(ask: Ask, _peer: Peer) -> Answer:
+        nonlocal answered
+        answered += 1
+        return Answer(id=ask.id, ok=True, result="x" * 1_000_000)
+
+    path = tmp_path / "o3.sock"
+    async with LinkServer(path, long_answer, list, own_uids()).listening(), asyncio.timeout(60):
+        reader, writer = await raw(path)
+        writer.write(b"".join(an_ask(number) for number in range(200)))
+        while answered < 64:  # noqa: ASYNC110  # a peer has no event of the server's
+            await asyncio.sleep(0)
+        other = await LinkClient.connect(path, "other")
+        for _ in range(5):
+            await other.ask("status")
+        assert answered <= 64 + 5
+        for _ in range(200):
+            assert len(await read_frame(reader)) > 1_000_000
+        await other.aclose()
+        writer.close()
+
+
+async def test_a_crowd_is_turned_away_in_one_line_of_the_log_and_others_serve_on(tmp_path: Path) -> None:
+    path = tmp_path / "o3.sock"
+    server = server_at(path, [])
+    async with server.listening(), asyncio.timeout(60):
+        first = await LinkClient.connect(path, "first")
+        await first.ask("status")
+        with capture_logs() as logs:
+            crowd = [await raw(path) for _ in range(200)]
+            ends = [asyncio.create_task(reader.read()) for reader, _ in crowd]
+            while server.statistics().refused_peers < 200 - 63:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                ends = [end for end in ends if not end.done()]
+            assert (await first.ask("status")).ok
+        refused = [entry for entry in logs if entry["event"] == "peer_refused"]
+        assert len(refused) == 1
+        assert "all 64 connections are taken" in refused[0]["why"]
+        for _, writer in crowd:
+            writer.close()
+        await asyncio.gather(*ends)
+        await first.aclose()

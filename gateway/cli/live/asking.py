@@ -14,6 +14,7 @@ import msgspec
 
 from gateway.core.errors import LinkBrokenError, LinkError, LinkTimeoutError
 from gateway.link.client import LinkClient
+from gateway.link.messages import DECISIONS_PAGE
 
 _T = TypeVar("_T")
 
@@ -64,6 +65,22 @@ async def asked(
     return answer.result
 
 
+async def newest(
+    client: LinkClient, limit: int, point: str | None, *, deadline_ms: float = 5000.0
+) -> list[dict[str, Any]]:
+    """The newest decisions, newest first, page by page: the gateway goes on deciding between two pages."""
+    found: list[dict[str, Any]] = []
+    while len(found) < limit:
+        wanted = min(limit - len(found), DECISIONS_PAGE)
+        before = {"before": found[-1]["id"]} if found else {}
+        args = {"limit": wanted, "point": point, **before}
+        page = await asked(client, "decisions", args, deadline_ms=deadline_ms)
+        found += page
+        if len(page) < wanted:
+            break
+    return found
+
+
 @asynccontextmanager
 async def connected(socket: Path) -> AsyncIterator[LinkClient]:
     """A connection for as long as the block runs."""
@@ -102,8 +119,8 @@ def _sentence(socket: Path, exc: LinkError) -> str:
         return f"the gateway at {socket} runs but did not answer ({exc.problem}): see its log"
     if isinstance(exc, LinkBrokenError) and cause is None:
         return (
-            f"the gateway at {socket} closed the connection: it is stopping, or user "
-            f"`{getpass.getuser()}` is not listed under [access] in its gateway.toml"
+            f"the gateway at {socket} closed the connection: it is stopping, its connections are all taken, "
+            f"or user `{getpass.getuser()}` is not listed under [access] in its gateway.toml; its log tells"
         )
     return (
         f"no gateway runs at {socket}: start it (systemctl start o3-gateway, or make run for the demo), "

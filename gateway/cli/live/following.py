@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from gateway.cli.live.asking import asked, connected, typed
+from gateway.cli.live.asking import connected, newest, typed
 from gateway.link.messages import DecisionView
 
 _REMEMBERED = 4096
@@ -21,8 +20,7 @@ async def follow(socket: Path, limit: int, point: str | None, show: Callable[[De
     """
     news = News(point)
     async with connected(socket) as client:
-        args: dict[str, Any] = {"limit": limit, "point": point}
-        for view in reversed(typed(await asked(client, "decisions", args), list[DecisionView])):
+        for view in reversed(typed(await newest(client, limit, point), list[DecisionView])):
             for ripe in news.ripe(view):
                 show(ripe)
         async for batch in client.feed():

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gateway.cli.live import explaining, following
-from gateway.cli.live.asking import CommandError, ask, run, typed
+from gateway.cli.live.asking import CommandError, ask, connected, newest, run, typed
 from gateway.cli.told import show, words
 from gateway.link.messages import (
     Alarm,
@@ -97,7 +97,11 @@ class Operator:
         def shown(views: list[DecisionView]) -> None:
             show.console().print(show.decision_table(views))
 
-        return self.answer("decisions", {"limit": limit, "point": point}, list[DecisionView], shown)
+        async def pages() -> Any:  # noqa: ANN401  # plain data
+            async with connected(self.socket) as client:
+                return await newest(client, limit, point)
+
+        return self._told(lambda: run(self.socket, pages()), list[DecisionView], shown)
 
     def follow(self, limit: int, point: str | None) -> int:
         """Decisions without end."""
@@ -161,8 +165,11 @@ class Operator:
         deadline_ms: float = 5000.0,
     ) -> int:
         """Ask, then show the answer to people or print it for programs."""
+        return self._told(lambda: ask(self.socket, verb, args, deadline_ms=deadline_ms), kind, shown)
+
+    def _told(self, asks: Callable[[], Any], kind: type[_T], shown: Callable[[_T], None]) -> int:
         try:
-            result = ask(self.socket, verb, args, deadline_ms=deadline_ms)
+            result = asks()
             if self.as_json:
                 print(json.dumps(result, indent=2, ensure_ascii=False))
             else:

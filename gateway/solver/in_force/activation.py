@@ -108,8 +108,13 @@ class Activation:
             self._state = _State.model_validate_json(path.read_bytes())
         except FileNotFoundError:
             self._state = _State()
-        except (OSError, ValidationError) as exc:
+        except OSError as exc:
             raise StorageError(f"module state `{path}` cannot be read: {cause(exc)}") from exc
+        except ValidationError as exc:
+            raise StorageError(
+                f"module state `{path}` is damaged: put back a copy of its folder; without one, move the "
+                "folder away: the files of the watched folder are then taken as at a first start"
+            ) from exc
 
     def reserve(self) -> int:
         """A generation number that was never given out before; durable when this returns."""
