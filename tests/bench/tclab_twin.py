@@ -34,7 +34,7 @@ from gateway.core.decision import (
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagValue
 from gateway.solver.checking.condense import LEASE_S
-from gateway.solver.checking.course import SLOWEST_RAMP
+from gateway.solver.checking.way import SLOWEST_RAMP
 from gateway.solver.checking.motion import predicted
 from gateway.solver.checking.terms import Budget
 from gateway.solver.modules.compile import compile_module

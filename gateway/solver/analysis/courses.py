@@ -14,7 +14,7 @@ from math import ceil
 
 from gateway.core.tag import TagId
 from gateway.solver.checking.condense import LEASE_S
-from gateway.solver.checking.course import SLOWEST_RAMP
+from gateway.solver.checking.way import SLOWEST_RAMP
 from gateway.solver.language.affine import Affine, Atom, Every, Formula, Quadratic, Some, symbols
 from gateway.solver.modules.module import Hold, Move, Ramp, Variable
 from gateway.solver.rules.ruleset import RuleSet

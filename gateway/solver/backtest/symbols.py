@@ -14,7 +14,7 @@ from gateway.solver.backtest.spans import Span, constant, exactly, hull, near
 from gateway.solver.checking.condense import Plan
 from gateway.solver.rules.ruleset import RuleSet
 
-UNTOLD = ("b", "c", "was", "for")  # what only the exact judge works out: the backup's course and the past
+UNTOLD = ("b", "c", "u", "was", "for")  # for the exact judge alone: the backup's course and the past
 
 
 class Symbols:

@@ -161,7 +161,7 @@ class _Section:
                 return self._symbol(f"m{k}:{name}")
             if name in rules.disturbances:
                 return self._symbol(f"d{k}:{name}")
-            return self._symbol(f"{acts_in(segment, k, backup=backup)}:{name}")
+            return self._symbol(f"{acts_in(segment, k, name, backup=backup)}:{name}")
 
         return read
 

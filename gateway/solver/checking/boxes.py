@@ -7,9 +7,10 @@ from fractions import Fraction
 
 from gateway.core.tag import TagId
 from gateway.solver.checking.condense import Plan
-from gateway.solver.checking.course import Course, Ends
+from gateway.solver.checking.course import Course
 from gateway.solver.checking.motion import grown
 from gateway.solver.checking.predict import Facts
+from gateway.solver.checking.way import Ends
 from gateway.solver.modules.module import Variable
 from gateway.solver.rules.interval import SCALE, outward
 from gateway.solver.rules.ruleset import RuleSet
@@ -26,7 +27,7 @@ class Boxes:
     def __init__(self, rules: RuleSet, plan: Plan) -> None:
         self._rules, self._plan = rules, plan
         self._course = Course(rules, plan)
-        self._finds = {name: self._found(name) for name in plan.symbols if name[0] not in "bc"}
+        self._finds = {name: self._found(name) for name in plan.symbols if name[0] not in "bcu"}
 
     def box(self, facts: Facts, new: New, names: Iterable[str] | None = None) -> dict[str, Ends]:
         """All symbols, or those named, each as an interval that holds all its values."""

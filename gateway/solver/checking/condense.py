@@ -4,8 +4,9 @@ Symbols of a plan, each with an interval that `predict` fills in for one check:
 `x:TAG` a measured value at acquisition; `p{k}:TAG` one without dynamics at instant k; `m{k}:TAG` its
 effective value during segment k; `d{k}:NAME` a disturbance during segment k; `e{k}:TAG` the effective
 action during segment k while the old or the new value may act; `b{k}:TAG` the action during segment k where
-the backup may have taken over, `c{k}:TAG` its effective value while the old one may act as well; `new:TAG`,
-`old:TAG` the proposal and a value in force; `was:TAG` a measured value one step ago; `rate:TAG`,
+the backup may have taken over, `c{k}:TAG` its effective value while the old one may act as well, `u{k}:TAG`
+its mean over segment k where that is told apart; `new:TAG`, `old:TAG` the proposal and a value in force;
+`was:TAG` a measured value one step ago; `rate:TAG`,
 `kept_on:TAG`, `may_rise:TAG`, `held:TAG`, `good:TAG`, `age:TAG` and `for:...` facts about the proposal and
 the past.
 """
@@ -32,13 +33,15 @@ _Kind = Literal["rule", "safe", "terminal"]
 class Segment:
     """A stretch of time of at most one step; `mixed` while the values in force may still act.
 
-    `backup`: the proposal has had its time. Before that, too, the backup may act (`course`).
+    `backup`: the proposal has had its time. Before that, too, the backup may act (`course`). `means`: actions
+    whose mean over it is told apart, as the backup must have taken over before its end (`way`).
     """
 
     start: Fraction
     end: Fraction
     mixed: bool
     backup: bool = False
+    means: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +94,7 @@ def condense(
     segments = _segments(delay, end, step)
     acting = len(segments)
     if rules.terminal:
-        starts = [end + k * step for k in range(rules.horizon)]
-        segments += tuple(Segment(at, at + step, mixed=False, backup=True) for at in starts)
+        segments += tuple(_afterwards(rules, end, step))
     everything = (*rules.rules, *rules.safe_set, *rules.terminal)
     course = _Course(rules, segments, acting, delay)
     names = keys(rules, delay, hold)
@@ -123,6 +125,7 @@ def keys(rules: RuleSet, delay: Fraction, hold: Fraction) -> tuple[str, ...]:
             [(name, form_text(form)) for name, form in sorted(rules.forms.items())],
             [(name, str(low), str(high)) for name, (low, high) in sorted(rules.disturbances.items())],
             [about[name] for name in sorted(moving) if name in about],
+            sorted(_unguarded(rules)) if rules.terminal else [],
         ]
     )
     start = hashlib.sha256(around.encode())
@@ -220,6 +223,25 @@ def _segments(delay: Fraction, end: Fraction, step: Fraction) -> tuple[Segment, 
     return tuple(Segment(start, stop, start < delay) for start, stop in itertools.pairwise(ordered))
 
 
+def _afterwards(rules: RuleSet, end: Fraction, step: Fraction) -> Iterator[Segment]:
+    """The steps of the backup."""
+    unguarded = _unguarded(rules)
+    for k in range(rules.horizon):
+        at = end + k * step
+        means = unguarded if at + step > end + LEASE_S else frozenset[str]()
+        yield Segment(at, at + step, mixed=False, backup=True, means=means)
+
+
+def _unguarded(rules: RuleSet) -> frozenset[str]:
+    return frozenset(str(v.tag) for v in rules.actions if not guarded(rules, v.tag))
+
+
+def guarded(rules: RuleSet, tag: str) -> bool:
+    """Whether what the backup does with an output depends on a guard."""
+    first = next((step for step in rules.backup if tag in step.entry.moves), None)
+    return first is not None and first.formula is not None
+
+
 def _owed(rule: Rule, *, safe: bool, old: bool, time: Fraction, delay: Fraction) -> bool:
     """Whether a rule must hold at an instant with the old or the new values in force."""
     if safe:  # a decision may come at any moment once the proposal acts, and the backup must do from there
@@ -231,10 +253,10 @@ def _owed(rule: Rule, *, safe: bool, old: bool, time: Fraction, delay: Fraction)
     return time <= delay and delay > 0 and not any("(" in name for name in symbols(rule.formula))
 
 
-def acts_in(segment: Segment, k: int, *, backup: bool) -> str:
-    """The kind of symbol of a segment's actions, in the proposal's own course or in the backup's."""
+def acts_in(segment: Segment, k: int, tag: str, *, backup: bool) -> str:
+    """The kind of symbol that moves the state in a segment, in the proposal's own course or the backup's."""
     if backup or segment.backup:
-        return f"c{k}" if segment.mixed else f"b{k}"
+        return f"u{k}" if tag in segment.means else f"c{k}" if segment.mixed else f"b{k}"
     return f"e{k}" if segment.mixed else "new"
 
 
@@ -257,7 +279,7 @@ def _states(
                 return symbol(f"m{k}:{name}")
             if name in rules.disturbances:
                 return symbol(f"d{k}:{name}")
-            return symbol(f"{acts_in(segment, k, backup=backup)}:{name}")
+            return symbol(f"{acts_in(segment, k, name, backup=backup)}:{name}")
 
         after = {name: symbol(f"p{k + 1}:{name}") for name in now if name not in rules.forms}
         for name, form in rules.forms.items():

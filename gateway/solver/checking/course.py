@@ -20,9 +20,11 @@ where all that counts pulls one way: where the latest moment is the worst it ask
 moment does. It goes beyond single courses where a rule is pulled one way early and the other way late, or
 by two outputs that move apart.
 
-What of a move is certain. A backup has come some way by the end of a step in which it began at the latest,
-unless what it does depends on a guard: that may be read at any moment of the step. Guards that are not
-certain on the state, as it moves within a segment and as sensors may show it, count both ways.
+What of a move is certain. Where no guard is asked, everything (`way`): then the mean of an action over a
+segment behind the proposal's time is told apart from where it may be in it. Else a backup has come some way
+by the end of a step that it began before, and what it does in it may be done at any moment of the step.
+Guards that are not certain on the state, as it moves within a segment and as sensors may show it, count both
+ways.
 """
 
 from __future__ import annotations
@@ -32,18 +34,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gateway.core.tag import TagId
-from gateway.solver.checking.condense import LEASE_S, Plan, Segment
+from gateway.solver.checking.condense import LEASE_S, Plan, Segment, guarded
+from gateway.solver.checking.way import SLOWEST_RAMP, Ends, Times, Way
 from gateway.solver.language.affine import negated
 from gateway.solver.modules.module import Move, Ramp, Variable
 from gateway.solver.rules.interval import SCALE, Scaled, outward, scaled
 from gateway.solver.rules.ruleset import BackupStep, RuleSet
 from gateway.solver.rules.steps import FINE
 
-SLOWEST_RAMP = Fraction(9, 10)  # a ramp that lost a tenth to jitter and rounding still does
-
 _FINER = FINE // SCALE
 
-Ends = tuple[int, int]  # in units of 1 / `SCALE`
 _Says = tuple[bool | None, ...]  # None: not certain
 
 
@@ -62,16 +62,22 @@ class Course:
             ]
             for v in rules.actions
         }
-        self._waits = {
-            tag: any(self._guards[index] is not None for index, _ in mine) for tag, mine in moves.items()
+        latest = plan.hold + LEASE_S
+        self.ways = {
+            tag: [
+                Way.of(mine[0][1] if mine else None, Times(s.start, s.end, latest, plan.step))
+                for s in plan.segments
+            ]
+            for tag, mine in moves.items()
+            if not guarded(rules, tag)
         }
+        waiting = {tag: mine for tag, mine in moves.items() if tag not in self.ways}
         shares = [self._share(segment) for segment in plan.segments]
         self._moves = [
-            {tag: [(i, StepMove.of(m, plan.step, share)) for i, m in mine] for tag, mine in moves.items()}
+            {tag: [(i, StepMove.of(m, plan.step, share)) for i, m in mine] for tag, mine in waiting.items()}
             for share in shares
         ]
         self._late = [share < 1 for share in shares]
-        self._idle = [share <= 0 for share in shares]
         self._opens = [s.backup or s.start % plan.step == 0 for s in plan.segments]  # a window
         asked = {tag for guard in self._guards if guard is not None for _, tag in guard.symbols}
         self._errors = {str(v.tag): _error(v) for v in rules.measured if v.tag in asked}
@@ -89,21 +95,24 @@ class Course:
     ) -> dict[str, Ends]:
         """By symbol `b{k}:TAG`, where each action is while the backup may act; `start` is at acquisition.
 
-        `old` are the values in force. By `c{k}:TAG`, where they may act in a segment as well.
+        `old` are the values in force. By `c{k}:TAG`, where they may act in a segment as well, and by
+        `u{k}:TAG` the mean over a segment.
         """
-        acting = before = {tag: outward(new[TagId(tag)], new[TagId(tag)]) for tag in self._waits}
-        held = {tag: outward(min(old[tag]), max(old[tag])) for tag in acting}
+        values = {str(v.tag): outward(new[v.tag], new[v.tag]) for v in self._rules.actions}
+        held = {tag: outward(min(old[tag]), max(old[tag])) for tag in values}
+        acting = before = {tag: ends for tag, ends in values.items() if tag not in self.ways}
         state = dict(start)
         says: _Says = tuple(None if guard is not None else True for guard in self._guards)
         found: dict[str, Ends] = {}
         for k, segment in enumerate(self._plan.segments):
             before = acting if self._opens[k] else before
+            settled = {tag: ways[k].during(values[tag]) for tag, ways in self.ways.items()}
             # What was certain on the way here is so where it ends.
-            says = self._asked(self._within(state, state, acting), says)
+            says = self._asked(self._within(state, state, {**acting, **settled}), says)
             after = state
             while True:
                 moved = self._moved(says, before, k)
-                during = {tag: _hull(acting[tag], moved[tag]) for tag in acting}
+                during = {**settled, **{tag: _hull(acting[tag], moved[tag]) for tag in acting}}
                 acts = {tag: _hull(e, held[tag]) for tag, e in during.items()} if segment.mixed else during
                 if not self._guarded:
                     break
@@ -115,29 +124,11 @@ class Course:
                     break
                 says = again
             found.update((f"b{k}:{tag}", ends) for tag, ends in during.items())
+            found.update((f"u{k}:{tag}", self.ways[tag][k].mean(values[tag])) for tag in segment.means)
             if segment.mixed:
                 found.update((f"c{k}:{tag}", ends) for tag, ends in acts.items())
-            acting = {
-                tag: during[tag] if self._idle[k] or (self._late[k] and waits) else moved[tag]
-                for tag, waits in self._waits.items()
-            }
+            acting = {tag: during[tag] if self._late[k] else moved[tag] for tag in acting}
             state = after
-        return found
-
-    def unguarded(self, tag: str) -> list[tuple[int, StepMove, bool]] | None:
-        """By segment: its number, an output's move, and whether perhaps nothing of it is done.
-
-        None where the move depends on a guard.
-        """
-        found: list[tuple[int, StepMove, bool]] = []
-        for k in range(len(self._plan.segments)):
-            if not self._moves[k].get(tag):
-                return None
-            index, move = self._moves[k][tag][0]
-            if self._guards[index] is not None:
-                return None
-            move = move if self._opens[k] else StepMove(None)  # done where the window opens
-            found.append((k, move, self._idle[k] or (self._late[k] and self._waits[tag])))
         return found
 
     def _within(

@@ -34,7 +34,7 @@ log = structlog.get_logger().bind(component="solver")
 
 _PLANS = 8  # pairs of times kept ready
 _FARTHEST = 10**9  # in the list of findings: a rule without a limit
-_WITH_PROPOSAL = ("new:", "rate:", "e", "b", "c")  # kinds of symbols that another proposal changes
+_WITH_PROPOSAL = ("new:", "rate:", "e", "b", "c", "u")  # kinds of symbols that another proposal changes
 
 
 @dataclass(frozen=True, kw_only=True)

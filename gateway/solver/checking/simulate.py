@@ -59,11 +59,11 @@ def trajectory(
     state = beginning(rules, witness)
     states = [state]
     for k, segment in enumerate(plan.segments[:last]):
-        acting = acts_in(segment, k, backup=backup)
         point = dict(state)
         point.update((tag, witness.get(f"m{k}:{tag}", state[tag])) for tag in movers.inputs)
         point.update((name, witness.get(f"d{k}:{name}", _ZERO)) for name in movers.disturbances)
-        point.update((tag, witness.get(f"{acting}:{tag}", _ZERO)) for tag in movers.actions)
+        for tag in movers.actions:
+            point[tag] = witness.get(f"{acts_in(segment, k, tag, backup=backup)}:{tag}", _ZERO)
         after = moved(movers.dynamics, point, (segment.end - segment.start) / plan.step)
         after.update((tag, witness.get(f"p{k + 1}:{tag}", state[tag])) for tag in free)
         state = after

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, pairwise
-from math import lcm
+from math import gcd, lcm
 from typing import NamedTuple
 
 from gateway.core.tag import TagId
-from gateway.solver.checking.afterwards import End, Reach, reaches
+from gateway.solver.checking.afterwards import Line, Reach, reaches
 from gateway.solver.checking.condense import Plan
 from gateway.solver.checking.course import Course
 from gateway.solver.checking.predict import Facts
@@ -23,7 +23,7 @@ from gateway.solver.modules.module import Ramp, Variable
 from gateway.solver.rules.interval import SCALE, outward
 from gateway.solver.rules.ruleset import RuleSet
 
-MOVING = ("new:", "rate:", "e", "b", "c")  # kinds of symbols that an output moves
+MOVING = ("new:", "rate:", "e", "b", "c", "u")  # kinds of symbols that an output moves
 
 
 class Point(NamedTuple):
@@ -109,8 +109,10 @@ class Tracks:
         for name in plan.symbols:
             if name.startswith(MOVING):
                 self._named[name.partition(":")[2]].append(name)
-        course = Course(rules, plan)
-        self._reaches = dict(each for tag in order for each in reaches(course, rules.variables[tag]))
+        ways = Course(rules, plan).ways
+        self._reaches = dict(
+            each for tag in order if tag in ways for each in reaches(tag, ways[tag], rules.variables[tag])
+        )
         self._kept: dict[TagId, tuple[object, dict[str, Track]]] = {}  # and what they follow from
 
     def of(self, facts: Facts) -> dict[str, Track]:
@@ -148,7 +150,7 @@ class Tracks:
                 case "e":
                     ends[name] = (value, most), (value, least)
                 case _:
-                    reach = self._reaches.get(f"b{name[1:]}", Reach(None, None))
+                    reach = self._reaches.get(f"b{name[1:]}" if name[0] == "c" else name, Reach())
                     high, low = _points(reach.high, value), _points(reach.low, value)
                     at_best[name] = not high, not low
                     if name[0] == "c":
@@ -172,12 +174,22 @@ class Tracks:
             )
 
 
-def _points(end: End | None, value: Point) -> Points:
-    """What an end is the greatest or the least of; nothing where it is not known."""
-    if end is None:
-        return ()
-    shifted = () if end.shift is None else (value._replace(start=value.start + end.shift * value.unit),)
-    return (*shifted, *(() if end.limit is None else (Point(0, end.limit, 1),)))
+def _points(lines: Sequence[Line], value: Point) -> Points:
+    """What an end is the greatest or the least of, in the register count that has this value."""
+    found = (
+        Point(
+            line.slope * value.slope,
+            line.slope * value.start + line.start * value.unit,
+            value.unit * line.over,
+        )
+        for line in lines
+    )
+    return tuple(_shortened(point) for point in found)
+
+
+def _shortened(point: Point) -> Point:
+    common = gcd(*point)
+    return Point(*(part // common for part in point))
 
 
 def _point(scale: Fraction, offset: Fraction) -> Point:

@@ -29,8 +29,8 @@ import z3
 from gateway.config.model import TagRow
 from gateway.config.tags import parse_csv, tag_definition
 from gateway.solver.checking.condense import LEASE_S
-from gateway.solver.checking.course import SLOWEST_RAMP
 from gateway.solver.checking.terms import Terms, fraction
+from gateway.solver.checking.way import SLOWEST_RAMP
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.language.affine import negated
 from gateway.solver.modules.compile import compile_module

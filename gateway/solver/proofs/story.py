@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 
-from gateway.solver.checking.course import SLOWEST_RAMP
+from gateway.solver.checking.way import SLOWEST_RAMP
 from gateway.solver.language.affine import (
     Affine,
     Atom,
