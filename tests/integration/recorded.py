@@ -1,8 +1,15 @@
-"""Hand-over blocks out of recorded Modbus TCP bytes: what really went to the PLC."""
+"""What is on record: hand-over blocks out of Modbus TCP bytes, decisions and acts out of the audit log."""
 
 from __future__ import annotations
 
 import struct
+from pathlib import Path
+
+from gateway.core.clock import SystemClock
+from gateway.core.decision import DecisionRecord
+from gateway.storage.audit import AuditLog
+from gateway.storage.offline import verify_file
+from gateway.storage.reading import AuditEvent
 
 SEQUENCE, LEASE, CONTROL_VALID, PUMP, HEATER, MIXER = 0, 3, 4, 5, 6, 7
 _BLOCK_ADDRESS, _BLOCK_WORDS = 100, 9
@@ -33,3 +40,17 @@ def blocks(sent: bytes) -> list[tuple[int, ...]]:
                 found.append(struct.unpack_from(f">{_BLOCK_WORDS}H", body, 5))
         at += 6 + length
     return found
+
+
+async def audited(state_dir: Path) -> tuple[list[DecisionRecord], list[AuditEvent]]:
+    """Every decision and every act on record, the oldest first; of a gateway that has ended."""
+    path = state_dir / "audit.sqlite"
+    report = verify_file(path, lambda _seen, _total: None)
+    assert report.intact, report
+    log = AuditLog(path, SystemClock())
+    await log.start()
+    try:
+        records, acts = await log.recent(10_000), await log.events(10_000)
+    finally:
+        await log.aclose()
+    return [audited.record for audited in reversed(records)], list(reversed(acts))

@@ -14,17 +14,13 @@ from pathlib import Path
 import pytest
 from pymodbus.client import AsyncModbusTcpClient
 
-from gateway.core.clock import SystemClock
 from gateway.core.decision import DecisionRecord, Mode, WriteOutcome
 from gateway.link.messages import DecisionView
 from gateway.plantsim.plc import Block, Status
 from gateway.protocols.modbus.block import BlockHead, compose, successor
-from gateway.storage.audit import AuditLog
-from gateway.storage.offline import verify_file
-from gateway.storage.reading import AuditEvent
 from tests.integration.house import POINT, House, tell
 from tests.integration.picture import Picture
-from tests.integration.recorded import CONTROL_VALID, PUMP, SEQUENCE, blocks
+from tests.integration.recorded import CONTROL_VALID, PUMP, SEQUENCE, audited, blocks
 
 pytestmark = pytest.mark.integration
 
@@ -90,20 +86,6 @@ async def killed(house: House) -> None:
 def decided_since(picture: Picture, utc_ns: int) -> list[DecisionView]:
     """Decisions made since then, in order."""
     return [view for view in picture.decisions.values() if view.at_ns > utc_ns]
-
-
-async def audited(house: House) -> tuple[list[DecisionRecord], list[AuditEvent]]:
-    """Every decision and every act on record, the oldest first; of a gateway that has ended."""
-    path = house.state / "audit.sqlite"
-    report = verify_file(path, lambda _seen, _total: None)
-    assert report.intact, report
-    log = AuditLog(path, SystemClock())
-    await log.start()
-    try:
-        records, acts = await log.recent(10_000), await log.events(10_000)
-    finally:
-        await log.aclose()
-    return [audited.record for audited in reversed(records)], list(reversed(acts))
 
 
 def values_on_record(records: list[DecisionRecord]) -> list[tuple[int, ...]]:
@@ -183,7 +165,7 @@ async def test_s23_a_gateway_killed_in_control_arms_itself_again_from_what_the_p
         assert second_life[0][CONTROL_VALID] == 1
         assert values_of(second_life)[0] == in_force  # the first write
         assert len({block[SEQUENCE] for block in sent}) == len(sent)  # over both lives nothing was repeated
-        records, acts = await audited(house)
+        records, acts = await audited(house.state)
         assert {*house.picture.decisions} <= {record.id for record in records}
         written_as_recorded([r for r in records if r.received_utc_ns < restarted_ns], first_life)
         written_as_recorded([r for r in records if r.received_utc_ns > restarted_ns], second_life)
@@ -226,7 +208,7 @@ async def test_s23_outputs_changed_by_hand_while_the_gateway_was_dead_leave_it_u
         assert last.mode == "shadow"
         assert last.write_outcome == ""
         await house.stop_daemon()
-        _, acts = await audited(house)
+        _, acts = await audited(house.state)
         told = next(act.what["why"] for act in reversed(acts) if act.kind == "unrequested")
         assert "were the last ones confirmed" in told
         assert not [act for act in acts if act.what.get("why") == "armed before the start"]
