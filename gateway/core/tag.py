@@ -83,8 +83,11 @@ def exact(value: float) -> Fraction:
     return Fraction(int(value)) if isinstance(value, bool | int) else Fraction(repr(value))
 
 
+_MOST_PLACES = 2_000  # Python makes no text of a number of more than 4 300 digits
+
+
 def decimal_text(value: Fraction) -> str:
-    """A terminating decimal as text (`12.5`), or `p/q` where the decimal does not terminate."""
+    """A terminating decimal as text (`12.5`), or `p/q` where it does not terminate, or only after pages."""
     numerator, denominator = value.numerator, value.denominator
     if denominator == 1:
         return str(numerator)
@@ -93,9 +96,9 @@ def decimal_text(value: Fraction) -> str:
     while left % 5 == 0:
         left //= 5
         fives += 1
-    if left != 1:
-        return f"{numerator}/{denominator}"
     places = max(twos, fives)
+    if left != 1 or places > _MOST_PLACES:
+        return f"{numerator}/{denominator}"
     digits = str(abs(numerator) * (10**places // denominator)).rjust(places + 1, "0")
     return f"{'-' if numerator < 0 else ''}{digits[:-places]}.{digits[-places:]}"
 

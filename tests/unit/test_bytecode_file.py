@@ -16,7 +16,7 @@ from gateway.solver.bytecode.assemble import assemble
 from gateway.solver.bytecode.disassemble import listings, plain, words
 from gateway.solver.bytecode.encode import encode, sealed
 from gateway.solver.bytecode.load import load
-from gateway.solver.bytecode.opcodes import FORMAT, MAGIC, MAX_TEXT, Op
+from gateway.solver.bytecode.opcodes import FORMAT, MAGIC, MAX_RATIO, MAX_TEXT, Op
 from gateway.solver.bytecode.program import Block, Instruction, Program, Slot
 from gateway.solver.bytecode.signing import Trust
 from gateway.solver.errors import ModuleRefusedError
@@ -213,3 +213,46 @@ def test_a_listing_names_the_line_and_the_words_of_every_instruction() -> None:
     assert sum(len(block["lines"]) for block in found["blocks"]) == sum(
         len(block.code) for block in compiled.program.blocks
     )
+
+
+_TIMED = next(name for name in ALL if program(name).timers)
+_ENDLESS = Fraction(2 ** (8 * 2_000) + 1)  # Python makes no text of a number of more than 4 300 digits
+
+
+# One file without a signature in the watched folder would end the gateway, and every start after it.
+@pytest.mark.parametrize("seconds", [_ENDLESS, 1 / _ENDLESS])
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_number_too_long_for_words_is_refused_also_where_no_bound_has_caught_it(
+    seconds: Fraction, monkeypatch: pytest.MonkeyPatch, *, bound: bool
+) -> None:
+    given = program(_TIMED)
+    forged = replace(given, timers=tuple(replace(timer, seconds=seconds) for timer in given.timers))
+    with pytest.raises(ModuleRefusedError, match="too many digits"):
+        encode(forged, "x.o3c")
+    monkeypatch.setattr("gateway.solver.bytecode.encode.MAX_RATIO", 4_096)
+    data = sealed(encode(forged, "x.o3c"), None)
+    if not bound:
+        monkeypatch.setattr("gateway.solver.bytecode.reading.MAX_RATIO", 4_096)
+    with pytest.raises(ModuleRefusedError, match="damaged or forged"):
+        load(data, "x.o3c")
+
+
+def test_every_number_that_is_loaded_can_be_told() -> None:
+    longest = 2 ** (8 * MAX_RATIO) - 1
+    for value in (Fraction(longest), Fraction(1, longest), Fraction(1, 2 ** (8 * MAX_RATIO - 8))):
+        given = program("buffer-tank")
+        forged = replace(given, constants=(value, *given.constants[1:]))
+        found = load(sealed(encode(forged, "x.o3c"), None), "x.o3c")
+        assert found.program.constants[0] == value
+        assert len("".join(words(found))) > len(str(plain(found)["constants"][0])) > 4_000
+
+
+def test_no_text_of_a_file_moves_the_cursor_of_who_lists_it() -> None:
+    given = program("buffer-tank")
+    first = replace(given.variables[0], unit="\x1b[2K\r\u202em", tag="T\nrule none")
+    found = load(
+        sealed(encode(replace(given, variables=(first, *given.variables[1:])), "x.o3c"), None), "x.o3c"
+    )
+    lines = list(words(found))
+    assert all(line.isprintable() for line in lines)
+    assert r"T\nrule none, real, measured \x1b[2K\r\u202em" in "\n".join(lines)

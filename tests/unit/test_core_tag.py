@@ -64,3 +64,8 @@ def test_a_number_comes_back_from_its_text(value: Fraction) -> None:
 def test_a_text_that_records_never_hold_is_no_number(text: str) -> None:
     with pytest.raises(ValueError, match="is no number as records spell them"):
         number_of(text)
+
+
+def test_a_decimal_of_thousands_of_places_is_told_as_a_ratio() -> None:
+    assert decimal_text(Fraction(1, 2**2_000)).endswith("5")
+    assert decimal_text(Fraction(1, 2**14_000)) == f"1/{2**14_000}"

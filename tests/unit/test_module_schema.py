@@ -82,6 +82,8 @@ def _without(*path: str) -> Callable[[dict[str, Any]], None]:
         lambda m: m["constraints"][0].update(require=3),
         lambda m: m["cases"][0].update(expect="violated"),
         lambda m: m["cases"][0].update(expect={"broken": []}),
+        lambda m: m["cases"][0].update(expect={}),
+        lambda m: m["cases"][0].update(expect={"violated": "no-overflow"}),
         lambda m: m["variables"]["pump"].update(error="0.1"),
         lambda m: m["variables"]["pump"].update(min_on="3 s"),
         lambda m: m["variables"]["heater"].update(values=["a", "b"]),

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from gateway.core.errors import GatewayError
+from gateway.solver.in_force.acts import Acts
 from gateway.solver.in_force.registry import Registry
 from gateway.solver.in_force.watcher import FileSettled, unreadable
-from tests.unit.registry_bench import Bench, Rules, at_work, states
+from gateway.solver.modules.module import Module
+from tests.unit.registry_bench import Bench, Rules, at_work, compiled, states
 
 
 @pytest.fixture
@@ -135,3 +137,24 @@ async def test_an_approved_change_is_not_tried_again_once_its_file_says_somethin
         assert bench.active[-1].ids == ("a@1",)
         assert registry.book.waiting["a"].offer is not None
         assert registry.book.waiting["a"].offer.module.revision == 3
+
+
+# Else one file ends the gateway, and every start after it, for it lies in the folder still.
+@pytest.mark.parametrize(
+    "fault", [KeyError("violated"), ValueError("too long"), RecursionError(), OverflowError()]
+)
+async def test_a_file_on_which_the_compiler_fails_is_refused_like_any_other(
+    bench: Bench, fault: Exception
+) -> None:
+    def compiled_or_not(data: bytes, source: str) -> Module:
+        if b"evil" in data:
+            raise fault
+        return compiled(data, source)
+
+    registry = bench.registry()
+    registry.compile = registry.staging.compile = compiled_or_not
+    await registry.start([bench.module("a.json", "a", 1), bench.module("e.json", "evil", 1)])
+    assert states(registry) == {"a": "active", "e": "refused"}
+    with pytest.raises(GatewayError, match="the compiler failed on it"):
+        await Acts(registry).load("f.json", b'{"id": "evil", "revision": 1}', "anna")
+    assert not (bench.folder / "f.json").exists()

@@ -49,7 +49,11 @@ def listings(program: Program) -> Iterator[Listing]:
 
 
 def words(compiled: Compiled) -> Iterator[str]:
-    """The listing for people, line by line."""
+    """The listing for people, line by line; what is not printable in a foreign file is spelled out."""
+    return map(_printable, _words_of(compiled))
+
+
+def _words_of(compiled: Compiled) -> Iterator[str]:
     program = compiled.program
     yield f"module {program.id} revision {program.revision}, priority {program.priority}"
     yield f"format {FORMAT}, language {program.language}, source sha256 {program.digest}"
@@ -96,6 +100,13 @@ def _listing(program: Program, title: str, number: int) -> Listing:
         lines.append(Line(offset, _words(program, step), line, column))
         offset += len(instruction_bytes(step))
     return Listing(title, tuple(texts), tuple(lines))
+
+
+def _printable(line: str) -> str:
+    """No text of a file moves the cursor, hides a line or turns the order of what stands beside it."""
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def _words(program: Program, step: Instruction) -> str:

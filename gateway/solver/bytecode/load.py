@@ -53,6 +53,9 @@ def load(data: bytes, source: str) -> Compiled:
     except BadBytesError as exc:
         problem = f"the compiled module is damaged or forged, at byte {exc.offset}: {exc.problem}"
         raise ModuleRefusedError((ConstraintError(source, 1, 1, problem),)) from exc
+    except (ArithmeticError, ValueError, RecursionError) as exc:  # whatever a bound above forgot
+        problem = f"the compiled module is damaged or forged: {exc}"
+        raise ModuleRefusedError((ConstraintError(source, 1, 1, problem),)) from exc
 
 
 def _framed(data: bytes) -> tuple[bytes, Signature | None]:

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import assert_never
 
+import structlog
+
+from gateway.core.errors import ConstraintError
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.in_force.activation import Activation
 from gateway.solver.in_force.changes import (
@@ -28,6 +31,8 @@ from gateway.solver.in_force.module_book import ModuleBook
 from gateway.solver.in_force.module_status import Held, Sets, Waiting, told
 from gateway.solver.in_force.watcher import FileGone, FileSettled, FolderChange, leads_nowhere
 from gateway.solver.modules.module import Module
+
+log = structlog.get_logger().bind(component="registry")
 
 Compile = Callable[[bytes, str], Module]  # raises ModuleRefusedError
 COMPARES = "wait for the comparison, or an engineer approves it before: o3ctl runtime list says how it went"
@@ -71,6 +76,11 @@ class Staging:
                 self._compiled[key] = await asyncio.to_thread(self.compile, data, file)
             except ModuleRefusedError as exc:
                 self._compiled[key] = exc
+            except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as exc:
+                # No file may end the gateway, nor its next start: a fault of the compiler's is refused, too.
+                log.exception("compiler_failed", file=file)
+                said = ConstraintError(file, 1, 1, f"the compiler failed on it ({type(exc).__name__}: {exc})")
+                self._compiled[key] = ModuleRefusedError((said,))
         found = self._compiled[key]
         if isinstance(found, ModuleRefusedError):
             raise found

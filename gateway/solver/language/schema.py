@@ -49,6 +49,17 @@ def seconds(value: object) -> Fraction:
     return number * _TIMES[unit]
 
 
+def expected(value: object) -> frozenset[str]:
+    """The rules that a case violates, as its `expect` names them; none where it is permitted."""
+    if value == "permitted":
+        return frozenset()
+    named = value.get("violated") if isinstance(value, Mapping) and len(value) == 1 else None
+    if isinstance(named, list) and all(isinstance(name, str) for name in named):
+        return frozenset(named)
+    msg = 'write "permitted", or {"violated": [...]} with the ids of the rules it violates'
+    raise ValueError(msg)
+
+
 def step(value: object) -> Fraction:
     """A duration above 0."""
     found = seconds(value)
@@ -92,6 +103,17 @@ _NOT_NEGATIVE = {
 }
 _DURATION = {"type": "string", "pattern": r"^\+?\d+(\.\d+)?\s+(ms|s|min|h)$", "examples": ["2 s"]}
 _PAIR = {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}
+_EXPECTED = {
+    "anyOf": [
+        {"const": "permitted"},
+        {
+            "type": "object",
+            "properties": {"violated": {"type": "array", "items": {"type": "string"}}},
+            "required": ["violated"],
+            "additionalProperties": False,
+        },
+    ]
+}
 _VALUE = {"anyOf": [*_NUMBER["anyOf"], {"type": "boolean"}, {"type": "string"}]}
 
 Exact = Annotated[Fraction, pydantic.PlainValidator(decimal), pydantic.WithJsonSchema(_NUMBER)]
@@ -176,7 +198,9 @@ class CaseShape(Shape):
     age: Mapping[str, Seconds] = {}
     bad: list[str] = []
     held: Mapping[str, Seconds] = {}
-    expect: Literal["permitted"] | Mapping[Literal["violated"], list[str]]
+    expect: Annotated[
+        frozenset[str], pydantic.PlainValidator(expected), pydantic.WithJsonSchema(_EXPECTED)
+    ]  # the rules it violates
 
 
 class ModuleShape(Shape):

@@ -43,14 +43,13 @@ def compile_case(
             report.add(node.get((*loc, "previous", name)), str(exc))
     ages = {name: value for name, value in shape.age.items() if reader.measured("age", name)}
     bad = frozenset(name for name in shape.bad if reader.measured("bad", name))
-    violated = frozenset[str]() if isinstance(shape.expect, str) else frozenset(shape.expect["violated"])
     if len(report.found) > before:
         return None
     return Case(
         given=given,
         previous=previous,
         held_s=held,
-        violated=violated,
+        violated=shape.expect,
         line=node.get(loc).line,
         age_s=ages,
         bad=bad,
