@@ -106,4 +106,4 @@ async def test_the_loop_has_its_turn_between_the_views_of_a_page(tmp_path: Path)
 # The plant's configuration changes; what was decided before stays readable.
 def test_a_decision_on_a_tag_that_is_no_longer_configured_is_shown() -> None:
     view = decision_view(RECORDS[0], "", {})
-    assert view.setpoints == {"TK1.P101.SP": "45"}
+    assert view.setpoints["TK1.P101.SP"] == "45"

@@ -305,3 +305,12 @@ def test_state_of_the_version_before_is_still_read(tmp_path: Path) -> None:
     activation.load()
     assert activation.generation == 4
     assert activation.modules["tank"].priority is None
+
+
+def test_damaged_state_is_refused_with_what_to_do_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text("{{{")
+    with pytest.raises(StorageError) as refused:
+        Activation(tmp_path).load()
+    assert "is damaged: put back a copy of its folder; without one, move" in str(refused.value)
+    assert "pydantic" not in str(refused.value)
+    assert (tmp_path / "state.json").read_text() == "{{{"

@@ -205,7 +205,7 @@ async def test_a_file_that_is_no_audit_log_is_refused_at_start(tmp_path: Path, c
     path = tmp_path / "audit.db"
     path.write_bytes(content)
     audit = AuditLog(path, FakeClock())
-    with pytest.raises(StorageError, match="cannot be opened"):
+    with pytest.raises(StorageError, match="cannot be opened: file is not a database: put back a copy"):
         await audit.start()
     await audit.aclose()
     assert path.read_bytes() == content
