@@ -45,10 +45,10 @@ class Between:
 
 
 def _mean_of_least(known: Between, start: Fraction, end: Fraction) -> Fraction:
-    """The mean of the lesser of the two lines."""
+    """The mean of the lesser of the two lines; of no time the value then."""
     first, last, rate = known.first[1], known.last[1], known.rate
     if rate == 0 or end <= start:
-        return min(first, last)
+        return _most_of_least(known, start, end)
     meet = min(max(known._meet, start), end)  # noqa: SLF001  # of this module
     rising = (meet - start) * (first + rate * (start + meet) / 2)
     falling = (end - meet) * (last + rate * (known.whole - (meet + end) / 2))
