@@ -317,7 +317,7 @@ def _check_request(
     generation: int,
     proposal: Proposal | None,
     *,
-    may_repair: bool = False,
+    may_repair: bool,
     fallback: bool = False,
 ) -> CheckRequest:
     point, taken_at = work.point, work.snapshot.taken_at
