@@ -6,6 +6,7 @@ because nothing is heard; the gateway forgets; somebody moves an output by hand;
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -17,12 +18,14 @@ from gateway.core.decision import Refused, Repaired
 from tests.unit.falsifier_gateway import Decided, Gateway, Rules, second_opinion
 from tests.unit.falsifier_judge import EVER, Found, Judge
 from tests.unit.falsifier_plant import Output, Plant
-from tests.unit.falsifier_plc import Plc, counted
+from tests.unit.falsifier_plc import PACES, Plc, counted
 from tests.unit.falsifier_truth import TICK, Player, Truth, nearest
 from tests.unit.falsifier_words import Values
 
 PATIENCE = 4  # seconds that a PLC holds the last values beyond a proposal's time
 HOPELESS = 3  # cycles
+LONG = 14  # steps of a fallback that are looked at
+KEPT = frozenset({"permitted", "repaired", "backup", "value in force"})  # what is permitted, by whom it came
 ARRIVES = 0.5  # of the writes that nobody answers
 LATEST = Fraction(1, 100)
 
@@ -37,6 +40,7 @@ class Trouble:
     restart: float = 0.0
     by_hand: float = 0.0
     swap: float = 0.0
+    foreseen: float = 0.3  # what if this decision were the last one
     hasty: float = 0.1  # a further decision soon after
 
 
@@ -62,6 +66,7 @@ class Tally:
     unchanged: int = 0  # of these, permitted as they are
     found: list[Found] = field(default_factory=list)
     undetermined: Counter[str] = field(default_factory=Counter)
+    cornered: Counter[str] = field(default_factory=Counter)  # nothing permitted though nothing went wrong
     looks: int = 0
     cycles: int = 0
     closest: dict[str, Fraction] = field(default_factory=dict)
@@ -91,6 +96,7 @@ class Loop:
         self.last_confirmed = self.truth.now
         self.mulled: Values | None = None
         self.started, self.blind = True, False
+        self.calm = False  # since something was permitted nothing went wrong
         self.lost = 0  # cycles in a row in which nothing was permitted
         self.trace: deque[str] = deque(maxlen=40)
         self._read_all()
@@ -120,6 +126,8 @@ class Loop:
         armed = self._in_control()
         self._judged(decided, wanted, now, armed=armed)
         self.started = False
+        if armed and decided.by in KEPT and self.plant.lasting and self.dice.random() < self.trouble.foreseen:
+            self._foreseen(decided)
         self._until_next(decided, armed=armed)
 
     def _until_next(self, decided: Decided, *, armed: bool) -> None:
@@ -142,12 +150,37 @@ class Loop:
                 gap, last = max(gap, answer - now + TICK), now
         elif armed:  # control is given back, and the PLC falls back
             events.append(Event(now + self._some(delay), "falls"))
+        if unanswered or gap > hold:
+            self.calm = False
         if not unanswered:  # else nobody would see from what it falls back
             events += self._disasters(gap, last)
         self._live(events, now + gap, decided, now)
         if unanswered:
             for history in self.gateway.histories.values():
                 history.ended(float(now + delay))
+
+    def _foreseen(self, decided: Decided) -> None:
+        """What if this were the last decision: the PLC falls back at some moment, and that goes on."""
+        now, dice, plant = self.truth.now, self.dice, self.plant
+        memo: dict[int, object] = {id(plant): plant, id(self.gateway): self.gateway}
+        memo[id(self.rules)] = self.rules
+        other: Loop = copy.deepcopy(self, memo)
+        latest = plant.hold + PATIENCE
+        effect = other._some(plant.delay)  # noqa: SLF001  its own twin
+        falls = dice.choice((effect, plant.hold, latest, effect + self._some(latest - effect)))
+        other.player.mood, other.plc.pace = "greedy", dice.choice(PACES)
+        other.plc.until(now + effect)
+        other.plc.take(decided.written)
+        other.plc.until(now + max(effect, falls))
+        other.player.aim(nearest(plant.every_law, other.truth.values()))
+        other.plc.fall()
+        for _ in range(LONG):
+            other.plc.until(other.truth.now + plant.step)
+        known = len(self.judge.found)
+        for one in other.judge.found[known:]:
+            self.judge.found.append(Found(f"{one.what} after silence", one.at, one.told))
+        for law, slack in other.judge.closest.items():
+            self.judge.closest[law] = min(slack, self.judge.closest.get(law, slack))
 
     def _unanswered(self) -> bool:
         soon = self.truth.now + self.plant.hold + 1 < self.last_confirmed + PATIENCE
@@ -181,8 +214,11 @@ class Loop:
         self.truth.still.clear()
 
     def _happens(self, event: Event, decided: Decided, began: Fraction) -> None:
+        self.calm = self.calm and event.kind in {"takes effect", "confirmed"}
         match event.kind:
-            case "takes effect" if not self.local_left:
+            case "takes effect" if not self.local_left and not (
+                self.plc.falling and self.plc.fell_at >= began  # it went its way meanwhile, and nobody saw
+            ):
                 self.plc.take(decided.written)
             case "confirmed" if not self.local_left and not self.plc.falling:
                 for name, value in decided.written.items():
@@ -228,6 +264,7 @@ class Loop:
             self.local_left -= 1
             self.unarmed = max(self.unarmed, 2)
         if dice.random() < trouble.restart:
+            self.calm = False
             self.gateway.restart()
             self.started = self.blind = True
             self.unarmed = dice.randint(1, 3)
@@ -235,6 +272,7 @@ class Loop:
         if dice.random() < trouble.swap and len(self.rules) > 1:
             self.rules.append(self.rules.pop(0))
             self.gateway.rules = self.rules[0]
+            self.calm = False
         self._polled()
         if self.plc.falling:
             self.judge.counted = self.truth.now
@@ -277,8 +315,11 @@ class Loop:
                     told = f"{float(value)} is not in {float(interval.low)} to {float(interval.high)}"
                     judge.tell(f"the state set leaves out `{name}`", told)
         plant = self.gateway.rules.plant
+        if armed and self.calm and decided.by in {"", "recovery"}:
+            tally.cornered[decided.by or "nothing"] += 1
         self.lost = 0 if decided.by in {"permitted", "repaired"} else self.lost + (not plant.lasting)
-        if armed and decided.by in {"permitted", "repaired", "backup", "value in force"}:
+        if armed and decided.by in KEPT:
+            self.calm = plant.lasting
             judge.permitted(plant, decided.written, as_backup=decided.by == "backup")
             judge.promise.plant = plant
             judge.promise.until = EVER if plant.lasting else now + plant.hold

@@ -1,8 +1,7 @@
-"""A plant as a module describes it and as it truly is: two tellings of one thing, made side by side.
+"""A plant as a module describes it, and as whoever judges understands it: two tellings, made side by side.
 
-True dynamics are those of the module in ever shorter steps. What such a step leaves out, because a state
-moves while it lasts, is in the bands that the module states (`Plant.bands` are what is left for the true
-disturbances); a state that only adds up has the whole band.
+Each state `x` with dynamics has a disturbance `w_x`. A step of the true plant is that of the module seen from
+whatever moment in it: where states move one another, its band covers what they do meanwhile (`Truth`).
 """
 
 from __future__ import annotations
@@ -75,8 +74,7 @@ class Plant:
     seen: tuple[Seen, ...]
     outputs: tuple[Output, ...]
     steps: Mapping[str, Form]  # a variable's value one step later
-    bands: Mapping[str, Span]  # of the true disturbances
-    said: Mapping[str, Span]  # of those in the module
+    bands: Mapping[str, Span]  # of disturbances
     laws: tuple[Law, ...]
     backup: tuple[Entry, ...] = ()
     sequence: tuple[str, tuple[Dwell, ...]] | None = None
@@ -130,7 +128,7 @@ class Plant:
             "constraints": [law.document() for law in self.laws],
         }
         if self.steps:
-            bands = {name: [decimal(low), decimal(high)] for name, (low, high) in self.said.items()}
+            bands = {name: [decimal(low), decimal(high)] for name, (low, high) in self.bands.items()}
             found["dynamics"] = {name: form.text() for name, form in self.steps.items()}
             found["dynamics"]["disturbance"] = bands
         if self.backup:

@@ -16,6 +16,7 @@ from tests.unit.falsifier_truth import PARTS, Truth
 from tests.unit.falsifier_words import Values
 
 AT_ONCE = 0.5  # of its moves
+PACES = (Fraction(9, 10), Fraction(1))
 
 
 class Plc:
@@ -25,7 +26,8 @@ class Plc:
         """`polled`: working values are read back, now; no change of the fallback is missed between two."""
         self._truth, self._judge, self._dice, self._polled = truth, judge, dice, polled
         self._seen = {s.name: s for s in truth.plant.seen}
-        self.falling = False
+        self.falling, self.fell_at = False, Fraction(0)
+        self.pace: Fraction | None = None  # of its ramps, of a full step's; None: now so, now so
         self._next_move = Fraction(0)
         self._moves: list[tuple[Fraction, dict[str, Fraction]]] = []
 
@@ -46,7 +48,7 @@ class Plc:
     def fall(self) -> None:
         """From now on it acts by itself."""
         if not self.falling:
-            self.falling = True
+            self.falling, self.fell_at = True, self._truth.now
             self._next_move = self._truth.now
 
     def until(self, at: Fraction) -> None:
@@ -97,7 +99,7 @@ class Plc:
                 if move.target is not None and move.rate is None:
                     after[name] = move.target
                 elif move.target is not None and move.rate is not None:
-                    pace = self._dice.choice((Fraction(9, 10), Fraction(1)))
+                    pace = self.pace or self._dice.choice(PACES)
                     most = move.rate * plant.step * pace
                     way = max(-most, min(most, move.target - after[name]))
                     after[name] = counted(output, after[name] + way)

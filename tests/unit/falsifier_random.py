@@ -24,8 +24,8 @@ from tests.unit.falsifier_words import (
     within,
 )
 
-ROUNDED = Fraction(1, 10**6)  # of bands of states that move themselves
 PLACES = 10**6
+SPARE = Fraction(6, 10)  # of the fastest move of all states at once
 
 
 def number(value: float | str) -> Fraction:
@@ -48,7 +48,6 @@ class Draft:
     outputs: list[Output] = field(default_factory=list)
     steps: dict[str, Form] = field(default_factory=dict)
     bands: dict[str, Span] = field(default_factory=dict)
-    said: dict[str, Span] = field(default_factory=dict)
     laws: list[Law] = field(default_factory=list)
 
     def some(self, *values: float | str) -> Fraction:
@@ -58,17 +57,17 @@ class Draft:
         return self.dice.random() < share
 
     def close_bands(self) -> None:
-        """The bands that the module states: the true ones, and what a step leaves out of states that move."""
+        """Bands wide enough for what a step leaves out of states that move one another while it lasts."""
         spans: dict[str, Span] = {s.name: s.physical or s.range for s in self.seen}
         spans |= {o.name: o.range for o in self.outputs} | self.bands
-        most = {name: max(map(abs, _ends(_change(name, form), spans))) for name, form in self.steps.items()}
+        most = {name: max(map(abs, _ends(_change(name, f), spans))) for name, f in self.steps.items()}
         for name, form in self.steps.items():
             change = _change(name, form)
             left = sum((abs(f) * most[n] / 2 for n, f in change.terms.items() if n in most), Fraction(0))
             low, high = self.bands[f"w_{name}"]
             if left:
-                left = Fraction(int(left * PLACES) + 1, PLACES) + ROUNDED
-            self.said[f"w_{name}"] = low - left, high + left
+                left = Fraction(int(left * SPARE * PLACES) + 1, PLACES)
+                self.bands[f"w_{name}"] = min(low, -left), max(high, left)
 
 
 def _change(name: str, form: Form) -> Form:
@@ -105,7 +104,6 @@ def open_plant(seed: int) -> Plant:
         outputs=tuple(draft.outputs),
         steps=draft.steps,
         bands=draft.bands,
-        said=draft.said,
         laws=tuple(draft.laws),
         backup=tuple(_backup(draft)),
         sequence=sequence,

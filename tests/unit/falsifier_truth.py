@@ -17,7 +17,8 @@ from tests.unit.falsifier_words import Condition, Form, Is, Joined, Law, Negated
 
 TICK = Fraction(1, 1024)  # all times are whole numbers of it: exact as floating point, too
 PARTS = 8  # sub-steps in a step
-GRID = 10**9  # of states that move themselves, whose decimals would grow for ever
+GRID = 10**12  # of states that move themselves, whose decimals would grow for ever
+SPARED = Fraction(1, 10**8)  # of a band, for that
 AHEAD = 6  # steps that a push counts for
 
 Mood = Literal["greedy", "random", "frozen", "turning", "contrary"]
@@ -132,16 +133,18 @@ class Truth:
         self._path = {s.name: self.state[s.name] for s in plant.seen if s.sort == "int"}
         self.acting: dict[str, Fraction] = {o.name: Fraction(o.range[0]) for o in plant.outputs}
         self.still: set[str] = set()  # what must not jump for now
-        self._feeds_back = {
-            name
-            for name, form in plant.steps.items()
-            if set(form.terms) & plant.steps.keys() - {name} or form.terms.get(name) != 1
-        }
+        self.broken = False  # the bands left no way to go: nothing may be concluded from here on
+        self._own: dict[str, Form] = {}  # what a state's change owes to states
+        for name, form in plant.steps.items():
+            own = {n: f - (n == name) for n, f in form.terms.items() if n in plant.steps}
+            self._own[name] = Form({n: f for n, f in own.items() if f})
+        self._lately: list[tuple[Fraction, dict[str, Fraction]]] = []  # states within the last step
 
     def begin_anew(self) -> None:
         """Another start, as if this were another day."""
         self.state = {s.name: _first(s, self.player.dice) for s in self.plant.seen}
         self._path = {s.name: self.state[s.name] for s in self.plant.seen if s.sort == "int"}
+        self._lately.clear()
         self.player.redraw()
 
     def values(self) -> dict[str, Fraction]:
@@ -150,7 +153,7 @@ class Truth:
     def inside(self) -> bool:
         """Whether every state still is where the bands of the module hold."""
         spans = ((self.state[s.name], s.physical or s.range) for s in self.plant.seen)
-        return all(low <= value <= high for value, (low, high) in spans)
+        return not self.broken and all(low <= value <= high for value, (low, high) in spans)
 
     def advance(self, seconds: Fraction) -> Iterator[None]:
         """Time passes; after each sub-step whoever watches may look."""
@@ -162,26 +165,41 @@ class Truth:
             yield
 
     def _pass(self, seconds: Fraction) -> None:
-        plant, player = self.plant, self.player
-        share = seconds / plant.step
-        pushed = {name: player.within(name, band) for name, band in plant.bands.items()}
+        plant = self.plant
+        share, ends = seconds / plant.step, self.now + seconds
         before, after = self.state, dict(self.state)
         for seen in plant.seen:
             if seen.name not in plant.steps:
                 after[seen.name] = self._drifted(seen, seconds)
-        during = {**before, **pushed, **self.acting}
+        during = {**before, **self.acting}
         for seen in plant.seen:
             if seen.name not in plant.steps and seen.sort == "real" and seen.max_rate is not None:
                 during[seen.name] = (before[seen.name] + after[seen.name]) / 2
             elif seen.name not in plant.steps:
                 during[seen.name] = after[seen.name]
+        self._lately = [(at, was) for at, was in self._lately if at >= ends - plant.step]
+        self._lately.append((self.now, before))
         for name, form in plant.steps.items():
-            value = before[name] + share * (form.at(during) - before[name])
-            if name in self._feeds_back:
-                value = Fraction(round(value * GRID), GRID)
-            after[name] = value
-        self.state = after
-        self.now += seconds
+            own = self._own[name]
+            rest = form.constant + sum(
+                (f * during[n] for n, f in form.terms.items() if n in during and n not in plant.steps),
+                Fraction(0),
+            )
+            value = before[name] + share * (rest + self._pushed(name, own))
+            after[name] = Fraction(round(value * GRID), GRID) if own.terms else value
+        self.state, self.now = after, ends
+
+    def _pushed(self, name: str, own: Form) -> Fraction:
+        """What states and a disturbance do to a state: seen from wherever in the last step, within its band."""
+        low, high = self.plant.bands[f"w_{name}"]
+        if not own.terms:
+            return self.player.within(f"w_{name}", (low, high))
+        changes = [own.at(was) for _, was in self._lately]
+        low, high = max(changes) + low + SPARED, min(changes) + high - SPARED
+        if low > high:
+            self.broken = True
+            low = high = (low + high) / 2
+        return self.player.within(f"w_{name}", (low, high))
 
     def _drifted(self, seen: Seen, seconds: Fraction) -> Fraction:
         """A variable without dynamics some time later."""
