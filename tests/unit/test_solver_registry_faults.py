@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from gateway.core.errors import GatewayError
+from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.in_force.acts import Acts
 from gateway.solver.in_force.registry import Registry
 from gateway.solver.in_force.watcher import FileSettled, unreadable
+from gateway.solver.modules.compile import compile_module
 from gateway.solver.modules.module import Module
 from tests.unit.registry_bench import Bench, Rules, at_work, compiled, states
+from tests.unit.solver_demo import LOWER_LEVEL, TAGS
 
 
 @pytest.fixture
@@ -158,3 +161,27 @@ async def test_a_file_on_which_the_compiler_fails_is_refused_like_any_other(
     with pytest.raises(GatewayError, match="the compiler failed on it"):
         await Acts(registry).load("f.json", b'{"id": "evil", "revision": 1}', "anna")
     assert not (bench.folder / "f.json").exists()
+
+
+@pytest.mark.parametrize("part", ["assemble", "weaker"])
+async def test_modules_on_which_their_combination_or_comparison_fails_are_refused(
+    bench: Bench, part: str
+) -> None:
+    registry = bench.registry()
+
+    def failing(*_: object) -> Rules:
+        raise OverflowError(part)
+
+    await registry.start([bench.module("a.json", "a", 1)])
+    setattr(registry, part, failing)
+    await registry.apply([bench.module("b.json", "b", 1), bench.module("c.json", "c", 1)])
+    assert states(registry) == {"a": "active", "b": "refused", "c": "refused"}
+    assert f"OverflowError: {part}" in registry.statuses()[1].refused_because[0]
+
+
+def test_a_step_of_no_plant_is_refused() -> None:
+    text = LOWER_LEVEL.read_text()
+    assert '"step": "1 s"' in text
+    for step in ("9" * 400 + " s", "0.0009 s", "25 h"):
+        with pytest.raises(ModuleRefusedError, match="is of no plant; write one from 1 ms to 24 h"):
+            compile_module(text.replace('"1 s"', f'"{step}"', 1).encode(), "l.json", TAGS)

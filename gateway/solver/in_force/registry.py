@@ -14,7 +14,7 @@ import structlog
 from gateway.core.clock import Clock
 from gateway.core.errors import GatewayError, StorageError, WorkerLostError
 from gateway.core.override import Override
-from gateway.solver.errors import ModuleRefusedError
+from gateway.solver.errors import ModuleRefusedError, refused_on_a_fault
 from gateway.solver.in_force.activation import Activation, KeptModule
 from gateway.solver.in_force.changes import Weakening
 from gateway.solver.in_force.module_book import ModuleBook
@@ -297,14 +297,16 @@ class Registry(Generic[R]):
 
     def _assembled(self, sets: Sets, generation: int) -> R:
         modules = [sets.active[name].module for name in sorted(sets.active)]
-        return self.assemble(modules, generation, _by_name(sets))
+        with refused_on_a_fault("the modules in force together"):
+            return self.assemble(modules, generation, _by_name(sets))
 
     def _on_trial(self, sets: Sets, generation: int) -> R | None:
         """All modules, shadow ones too; None where there are none, or they do not fit."""
         if not sets.shadow:
             return None
         try:
-            return self.assemble(sets.trial(), generation, ())
+            with refused_on_a_fault("the modules in shadow"):
+                return self.assemble(sets.trial(), generation, ())
         except ModuleRefusedError as exc:
             log.warning("shadow_modules_do_not_fit", modules=sorted(sets.shadow), reasons=told(exc))
             return None

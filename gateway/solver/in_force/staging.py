@@ -10,10 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import assert_never
 
-import structlog
-
-from gateway.core.errors import ConstraintError
-from gateway.solver.errors import ModuleRefusedError
+from gateway.solver.errors import ModuleRefusedError, refused_on_a_fault
 from gateway.solver.in_force.activation import Activation
 from gateway.solver.in_force.changes import (
     AtOnce,
@@ -31,8 +28,6 @@ from gateway.solver.in_force.module_book import ModuleBook
 from gateway.solver.in_force.module_status import Held, Sets, Waiting, told
 from gateway.solver.in_force.watcher import FileGone, FileSettled, FolderChange, leads_nowhere
 from gateway.solver.modules.module import Module
-
-log = structlog.get_logger().bind(component="registry")
 
 Compile = Callable[[bytes, str], Module]  # raises ModuleRefusedError
 COMPARES = "wait for the comparison, or an engineer approves it before: o3ctl runtime list says how it went"
@@ -73,14 +68,10 @@ class Staging:
         key = (file, hashlib.sha256(data).hexdigest())
         if key not in self._compiled:
             try:
-                self._compiled[key] = await asyncio.to_thread(self.compile, data, file)
+                with refused_on_a_fault(file):
+                    self._compiled[key] = await asyncio.to_thread(self.compile, data, file)
             except ModuleRefusedError as exc:
                 self._compiled[key] = exc
-            except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as exc:
-                # No file may end the gateway, nor its next start: a fault of the compiler's is refused, too.
-                log.exception("compiler_failed", file=file)
-                said = ConstraintError(file, 1, 1, f"the compiler failed on it ({type(exc).__name__}: {exc})")
-                self._compiled[key] = ModuleRefusedError((said,))
         found = self._compiled[key]
         if isinstance(found, ModuleRefusedError):
             raise found
@@ -90,7 +81,12 @@ class Staging:
         """The modules as they should be with this one in force; the same where it is refused or waits."""
         name = new.module.id
         self.book.tried(name)
-        verdict = await asyncio.to_thread(self.judge, sets, new)
+        try:
+            with refused_on_a_fault(new.file):
+                verdict = await asyncio.to_thread(self.judge, sets, new)
+        except ModuleRefusedError as exc:
+            await self.book.refuse(new.file, "the module cannot be compared with what is in force", told(exc))
+            return sets
         match verdict:
             case Same():
                 return await self._same(sets, new)

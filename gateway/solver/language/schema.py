@@ -14,6 +14,8 @@ LANGUAGE = 1
 
 _DECIMAL = re.compile(r"[+-]?\d+(?:\.\d+)?")
 _QUANTITY = re.compile(r"([+-]?\d+(?:\.\d+)?)\s+(\S+)")
+_SHORTEST, _LONGEST = Fraction(1, 1000), Fraction(86_400)  # s, of a step
+_SHOWN = 40  # characters
 _TIMES = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60), "h": Fraction(3600)}
 
 
@@ -65,6 +67,9 @@ def step(value: object) -> Fraction:
     found = seconds(value)
     if not found:
         msg = "a step of 0 s leads nowhere; write how long one application of `dynamics` stands for"
+        raise ValueError(msg)
+    if not _SHORTEST <= found <= _LONGEST:
+        msg = f"a step of `{str(value)[:_SHOWN]}` is of no plant; write one from 1 ms to 24 h"
         raise ValueError(msg)
     return found
 
