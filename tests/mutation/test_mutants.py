@@ -59,7 +59,17 @@ TESTS = {
         "tests/unit/test_daemon_readback.py",
     ),
     "pipeline/decide": (
-        *pipeline("decide", "timings", "lane", "shortlist", "guided", "overrides", "restraint", "confidence"),
+        *pipeline(
+            "decide",
+            "fallback",
+            "timings",
+            "lane",
+            "shortlist",
+            "guided",
+            "overrides",
+            "restraint",
+            "confidence",
+        ),
         *pipeline("rearm"),
         CARRIED,
         "tests/unit/test_daemon_asks.py",

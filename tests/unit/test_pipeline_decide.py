@@ -73,36 +73,6 @@ async def test_a_refused_proposal_is_never_written_and_gives_the_plant_back() ->
     assert house.sink.released == 1
 
 
-async def test_s10_the_first_fallback_that_passes_its_own_check_is_written() -> None:
-    house = House(fallback=("backup", "value_in_force"))
-    house.proposer.percent, house.checker.backup = 90, 80
-    record = await decided(house)
-    assert isinstance(record.outcome, Refused)
-    assert record.written_by == "value_in_force"
-    assert house.sink.written == [(pump(40),)]
-
-
-async def test_s10_a_fallback_to_values_writes_those_of_the_point_and_none_where_it_has_none() -> None:
-    for values, written in (({PUMP: Fraction(20)}, [(pump(20),)]), ({}, [])):
-        house = House(fallback=("value",))
-        house.point.settings = replace(house.point.settings, fallback_values=values)
-        house.proposer.percent = 90
-        record = await decided(house)
-        assert isinstance(record.outcome, Refused)
-        assert house.sink.written == written
-        assert record.written_by == ("value" if written else "")
-
-
-async def test_s9_recovery_writes_only_the_backup() -> None:
-    house = House(fallback=("backup", "value_in_force"))
-    house.proposer.percent, house.checker.limit, house.checker.backup = 90, 5, 80
-    house.checker.recovery = True
-    record = await decided(house)
-    assert isinstance(record.outcome, Refused)
-    assert record.written_by == "recovery"
-    assert house.sink.written == [(pump(80),)]
-
-
 async def test_no_audit_no_write() -> None:
     house = House()
     house.audit.full = True
