@@ -1,6 +1,7 @@
 """What a check was asked, as the independent checker is told of it: facts of the record, nothing concluded.
 
-Times are rounded so that no more is possible here than there: what is found can be found by anybody.
+Times that the plant moved through are rounded as the record's own are, so that it is where it was taken to
+be; others so that no more is possible here than there: what is found can be found by anybody.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def recorded_of(
         hold_s=down(max(0.0, request.hold_s - request.effect_delay_s)),  # told from acquisition, acts later
         effect_delay_s=down(request.effect_delay_s),
         carried=None if carried is None else box_of(carried),
-        gap_s=down(at - carried.at) if carried is not None else Fraction(0),
+        gap_s=_up(at - carried.at) if carried is not None else Fraction(0),
         rows={} if carried is None else {row_named(r): _row(at, ends) for r, ends in carried.since.items()},
         earlier=[] if carried is None else [(down(at - e.at), box_of(e)) for e in carried.earlier],
         kept=kept,
@@ -62,7 +63,7 @@ def _up(seconds: float) -> Fraction:
 
 
 def _age(seconds: float) -> Fraction:
-    return down(max(0.0, seconds)) if math.isfinite(seconds) else EVER
+    return _up(max(0.0, seconds)) if math.isfinite(seconds) else EVER
 
 
 def _quality(value: TagValue) -> str:

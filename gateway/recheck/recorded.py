@@ -23,6 +23,8 @@ from gateway.recheck.unknowns import cut, physical_of, range_of, rate_of
 _MOST_CORNERS = 2048
 _MOMENT = Fraction(1, 1_000_000)  # times are rounded down to it
 _LONGEST_GAP_STEPS = 10  # an older set is forgotten (S2)
+_MOST_CHANGES = 7  # of outputs that are told apart
+_TOLD_S = Fraction(120)  # a history goes back so far
 EVER = Fraction(10**9)  # seconds: how old what never came is, and how long what may have held for ever
 Box = dict[str, Range]
 Row = tuple[Fraction | None, Fraction | None]  # since how many seconds surely, possibly; None: not
@@ -202,10 +204,32 @@ def _values(entries: Sequence[tuple[Fraction, Fraction]], since_s: Fraction) -> 
 
 
 def _later(sources: Sequence[Source], start: Box, history: History, seconds: Fraction) -> Box:
-    """Where the state may be now, so many seconds later, from the corners of everything unknown."""
-    state, left = dict(start), seconds
-    while left > 0:
-        part = min(left, *(source.step for source in sources))
+    """Where the state may be now, so many seconds later, from the corners of everything unknown.
+
+    A part of a step is a straight line from its start, so where the parts begin counts: at what is told of
+    outputs, and a step after that.
+    """
+    state = dict(start)
+    for begins, ends in itertools.pairwise(_moments(history, seconds)):
+        state = _through(sources, state, history, begins, ends)
+    return state
+
+
+def _moments(history: History, seconds: Fraction) -> list[Fraction]:
+    """When outputs changed, in seconds ago; of many changes the latest are looked at together."""
+    told = {ceased for entries in history.values() for _, ceased in entries if 0 < ceased < seconds}
+    changes = sorted(told, reverse=True)[:_MOST_CHANGES]
+    if seconds > _TOLD_S:
+        changes = [_TOLD_S, *(at for at in changes if at <= _TOLD_S)]
+    return [seconds, *changes, Fraction(0)]
+
+
+def _through(
+    sources: Sequence[Source], start: Box, history: History, begins: Fraction, until: Fraction
+) -> Box:
+    state, left = dict(start), begins
+    while left > until:
+        part = min(left - until, *(source.step for source in sources))
         acting = {tag: _acting(entries, left, left - part) for tag, entries in history.items()}
         left -= part
         after = {tag: _grown(sources, tag, reach, part) for tag, reach in state.items()}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.decision import CheckRequest, Permitted, StateSet
+from gateway.core.decision import CheckRequest, InForce, Permitted, StateSet
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue
 from gateway.recheck.check import Report, recheck
@@ -223,3 +223,39 @@ def test_a_reading_that_never_came_is_as_old_as_can_be() -> None:
 
     assert told.age_s["Q"] == EVER
     assert read_source(small("l < 9").text).quantities["L"].max_age == 2
+
+
+COOLING: Mapping[str, Any] = {"dynamics": {"l": "l - 0.4*(l - 1) + 0.01*p"}}
+
+
+@pytest.mark.parametrize("gap_s", [0.4, 1.0, 1.6, 2.3])
+@pytest.mark.parametrize("ceased_s", [0.05, 0.3, 0.9])
+def test_a_level_that_slows_down_by_itself_is_where_the_solver_says_whenever_the_pump_changed(
+    gap_s: float, ceased_s: float
+) -> None:
+    module = small("l <= 4", **COOLING)
+    carried = after(module, Plant(l=2.0, at=NOW - gap_s))
+    for age in (0.0, 0.7):
+        request = Plant(l=1.7, old={"P": "40"}, carried=carried, ages={"L": age}).request()
+        history = (InForce(Fraction(40), 0.0), InForce(Fraction(70), ceased_s))
+        for level in (1.6, 1.7, 1.8, 1.9, 2.0, 2.1, 2.2):
+            asked = replace(request, history={**request.history, TagId("P"): history})
+            asked = replace(asked, inputs={**asked.inputs, TagId("L"): _reads(asked, level)})
+            said = opinion(module, asked)
+            assert not said.found.left_out
+            if said.found.contradict:
+                assert not said.permitted
+
+
+def _reads(request: CheckRequest, level: float) -> TagValue:
+    return replace(request.inputs[TagId("L")], value=level)
+
+
+def test_a_level_that_moves_fast_is_where_the_solver_says_to_the_microsecond() -> None:
+    module = small("l <= 4", dynamics={"l": "l + 10*p"}, variables={"l": {"range": ["-1", "2000"]}})
+    carried = after(module, Plant(l=2.0, at=NOW - 1.0000004, old={"P": "100"}))
+    for plant in (
+        Plant(l=1002.0, carried=carried, old={"P": "100"}),
+        Plant(l=2.0, ages={"L": 1.0000004}, old={"P": "100"}),
+    ):
+        assert not opinion(module, plant.request()).found.left_out
