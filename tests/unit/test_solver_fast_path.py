@@ -16,11 +16,11 @@ from gateway.solver.checking.condense import condense
 from gateway.solver.checking.corners import corners
 from gateway.solver.checking.predict import decimal, observe
 from gateway.solver.checking.query import Query
-from gateway.solver.checking.shelf import Shelf
+from gateway.solver.checking.shelf import Part, Shelf
 from gateway.solver.checking.table import Nearest, Table
 from gateway.solver.checking.terms import Answer
 from gateway.solver.language.affine import Affine, Atom, Every, Formula, Some, symbols
-from gateway.solver.rules.interval import SCALE, Box, scaled
+from gateway.solver.rules.interval import SCALE, Box, outward, scaled
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.rules.steps import FINE, fine
 from gateway.solver.workers.check import Checks, millis_up
@@ -241,25 +241,29 @@ def test_only_what_may_miss_its_outline_is_left_to_a_closer_question() -> None:
 def test_s7_an_outline_that_keeps_too_little_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     family = Family(rules=10)
     sound = Checks(rule_set(family), PATIENT)
-    true_outlines = outline.outlines
+    true_outlined = outline.outlined
+    emptied = 0
 
-    def empty(*given: object) -> dict[int, Formula]:
-        return dict.fromkeys(true_outlines(*given), Every(()))  # type: ignore[arg-type]
+    def empty(part: Part, within: Box) -> Formula | None:
+        nonlocal emptied
+        emptied += true_outlined(part, within) is not None
+        return Every(())
 
-    monkeypatch.setattr(outline, "outlines", empty)
+    monkeypatch.setattr(outline, "outlined", empty)
     faulty = Checks(rule_set(family), PATIENT)
 
     for request in requests(family, 20, seed=5, may_repair=False):
         assert faulty.check(request)[0].verdict == sound.check(request)[0].verdict
+    assert emptied
 
 
 # Z3 takes fifty times as long over rows of long factors, and settles nothing more.
 def test_rules_whose_factors_are_long_are_left_to_the_hull() -> None:
     rules = RuleSet.of([shipped("tclab-twin")], 1)
     plan = condense(rules, Fraction(0), Fraction(10))
-    within = outline.limits(rules, plan)
+    within = {name: outward(*interval) for name, interval in outline.limits(rules, plan).items()}
 
-    made = outline.outlines(plan, within)
+    made = {index for index, part in enumerate(Shelf().parts(plan)) if outline.outlined(part, within)}
 
     named = {plan.rules[index].constraint.id for index in made}
     assert "power" in named

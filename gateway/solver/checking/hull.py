@@ -120,17 +120,22 @@ def whole(form: Affine, room: Mapping[str, int]) -> tuple[Fraction, dict[str, in
         return form.constant, {}
     ratios = {name: c.as_integer_ratio() for name, c in form.terms.items()}
     factor = lcm(*(below for _, below in ratios.values()))
-    factor = min(factor, max(1, int(_LONGEST_FACTOR / max(map(abs, form.terms.values())))))
+    factor = min(factor, max(1, int(_LONGEST_FACTOR / _largest(ratios.values()))))
     factors: dict[str, int] = {}
-    error = Fraction(0)
+    error = 0
     for name, (above, below) in ratios.items():
-        if factor % below == 0:
-            factors[name] = above * (factor // below)
-            continue
-        factors[name] = round(Fraction(above * factor, below))
-        error += Fraction(abs(above * factor - factors[name] * below) * room[name], below)
-    constant = form.constant * factor * SCALE + error
-    return (Fraction(ceil(constant)) if error else constant), factors
+        factors[name] = (2 * above * factor + below) // (2 * below)
+        off = abs(above * factor - factors[name] * below)
+        error -= -off * room[name] // below  # rounded up
+    constant = form.constant * factor * SCALE
+    return (Fraction(ceil(constant + error)) if error else constant), factors
+
+
+def _largest(ratios: Collection[tuple[int, int]]) -> Fraction:
+    """The greatest absolute value; most are told apart by their lengths, which is many times faster."""
+    sizes = [abs(above).bit_length() - below.bit_length() for above, below in ratios]
+    near = max(sizes) - 1
+    return max(Fraction(abs(a), b) for (a, b), size in zip(ratios, sizes, strict=True) if size >= near)
 
 
 class Asked:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from fractions import Fraction
-from math import ceil, gcd, lcm
+from math import gcd
 
 import z3
 
@@ -29,7 +29,7 @@ from gateway.solver.checking.table import Table
 from gateway.solver.checking.terms import Answer, Bounds, Budget, asked, leaned_on, solver, state
 from gateway.solver.language.affine import Affine, Atom, Every, Form, Formula, Some, atoms, symbols
 from gateway.solver.modules.module import Interval
-from gateway.solver.rules.interval import SCALE, Box, inward, scaled
+from gateway.solver.rules.interval import SCALE, Box, Row, Rows, inward, outward, scaled
 from gateway.solver.rules.ruleset import RuleSet
 
 UNIT = 10**6  # symbols of an outline are in units of 1 / `UNIT`: most numbers fit Z3's short ones
@@ -40,8 +40,9 @@ _MOST_WORK = 200_000  # units of one question; a hundred times what bounds take,
 _FACTS = ("rate", "held", "age", "kept_on", "may_rise", "good", "for")
 
 Limits = Mapping[str, Interval]  # by symbol; what has none is never folded
+Ends = Mapping[str, tuple[int, int]]  # the same in units of 1 / `SCALE`, rounded outward
 
-_Shape = tuple[bool, tuple[tuple[str, Fraction], ...]] | tuple[str, tuple["_Shape", ...]]
+_Shape = tuple[bool, tuple[tuple[str, int], ...]] | tuple[str, tuple["_Shape", ...]]
 
 
 def limits(rules: RuleSet, plan: Plan) -> dict[str, Interval]:
@@ -64,30 +65,21 @@ def limits(rules: RuleSet, plan: Plan) -> dict[str, Interval]:
     return found
 
 
-def outlines(plan: Plan, within: Limits, rules: Collection[int] | None = None) -> dict[int, Formula]:
-    """By rule, or by each of `rules`, a formula that is nowhere true within the limits where the rule is not.
+def outlined(part: Part, within: Ends) -> Formula | None:
+    """A formula that is nowhere true within the limits where the rule is not.
 
     None for products, nor where a row has factors that are not short: the hull rounds them.
     """
-    found: dict[int, dict[_Shape, list[Fraction]]] = {}
-    of_products: set[int] = set()
-    for duty in plan.duties:
-        if rules is not None and duty.rule not in rules:
-            continue
-        mine = found.setdefault(duty.rule, {})
-        if not all(isinstance(atom.form, Affine) for atom in atoms(duty.formula)):
-            of_products.add(duty.rule)
-            continue
+    if part.products:
+        return None
+    found: dict[_Shape, list[Fraction]] = {}
+    for whole in part.scaled:
         constants: list[Fraction] = []
-        shape = _shape(duty.formula, within, constants)
-        known = mine.get(shape)
-        mine[shape] = constants if known is None else list(map(max, known, constants))
-    made = {
-        rule: Every(tuple(_formula(shape, iter(constants)) for shape, constants in shapes.items()))
-        for rule, shapes in found.items()
-        if rule not in of_products
-    }
-    return {rule: formula for rule, formula in made.items() if _short(formula)}
+        shape = _shape(whole.formula, within, constants)
+        known = found.get(shape)
+        found[shape] = constants if known is None else list(map(max, known, constants))
+    made = Every(tuple(_formula(shape, iter(constants)) for shape, constants in found.items()))
+    return made if _short(made) else None
 
 
 def _short(formula: Formula) -> bool:
@@ -100,41 +92,41 @@ def _short(formula: Formula) -> bool:
     )
 
 
-def _shape(formula: Formula, within: Limits, constants: list[Fraction]) -> _Shape:
+def _shape(formula: Row | Rows, within: Ends, constants: list[Fraction]) -> _Shape:
     """What is left of a formula but the constants of its rows, which are added to `constants`."""
-    if isinstance(formula, Atom):
-        constant, factors = _folded(formula.form, within)
+    if isinstance(formula, Row):
+        constant, factors = _folded(formula, within)
         constants.append(constant)
         return formula.strict, factors
-    name = "every" if isinstance(formula, Every) else "some"
+    name = "every" if formula.every else "some"
     return name, tuple(_shape(part, within, constants) for part in formula.parts)
 
 
 def _formula(shape: _Shape, constants: Iterator[Fraction]) -> Formula:
     kind, parts = shape
     if isinstance(kind, bool):
-        return Atom(Affine(next(constants), dict(parts)), kind)  # type: ignore[arg-type]
+        terms = {name: Fraction(factor) for name, factor in parts}  # type: ignore[arg-type]
+        return Atom(Affine(next(constants), terms), kind)  # type: ignore[arg-type]
     made = tuple(_formula(part, constants) for part in parts)  # type: ignore[arg-type]
     return Every(made) if kind == "every" else Some(made)
 
 
-def _folded(form: Form, within: Limits) -> tuple[Fraction, tuple[tuple[str, Fraction], ...]]:
+def _folded(row: Row, within: Ends) -> tuple[Fraction, tuple[tuple[str, int], ...]]:
     """Constant, rounded up, and whole factors of the row with what hardly moves it at its worst."""
-    assert isinstance(form, Affine), "products have no outline"  # noqa: S101  an invariant
-    weights = {n: abs(c) * (within[n][1] - within[n][0]) for n, c in form.terms.items() if n in within}
-    left = _MOST_FOLDED * max(weights.values(), default=Fraction(0))
-    constant, kept = form.constant, dict(form.terms)
-    for name in sorted(weights, key=lambda n: (weights[n], n)):
-        left -= weights[name]
+    known = ((n, f, within[n]) for n, f in row.terms if n in within)
+    weights = sorted((abs(factor) * (high - low), n) for n, factor, (low, high) in known)
+    left = weights[-1][0] if weights else 0
+    left *= _MOST_FOLDED.numerator
+    constant, kept = row.constant, dict(row.terms)
+    for weight, name in weights:
+        left -= weight * _MOST_FOLDED.denominator
         if left < 0:
             break
         factor = kept.pop(name)
         constant += factor * within[name][factor > 0]
-    if not kept:
-        return Fraction(ceil(constant * UNIT), UNIT), ()
-    whole = lcm(*(c.denominator for c in kept.values()))
-    size = Fraction(whole, gcd(*(int(c * whole) for c in kept.values())))
-    return Fraction(ceil(constant * size * UNIT), UNIT), tuple(sorted((n, c * size) for n, c in kept.items()))
+    size = gcd(*kept.values()) or 1
+    upward = -(-constant // (size * _COARSER))
+    return Fraction(upward, UNIT), tuple(sorted((n, f // size) for n, f in kept.items()))
 
 
 class _Prover:
@@ -171,7 +163,7 @@ class Outline:
         self._terms, self._context = shelf.terms, shelf.context
         self._names: dict[str, z3.ArithRef] = {}
         within = limits(rules, plan)
-        self._outline(plan, exact.parts, shelf.kept, _Prover(within, exact, budget))
+        self._outline(exact.parts, shelf.kept, _Prover(within, exact, budget))
         found = {
             index: part.outline
             for index, part in enumerate(exact.parts)
@@ -198,14 +190,15 @@ class Outline:
         self._common: dict[str, tuple[int, int]] = {}
         self._box: dict[str, tuple[int, int]] = {}
 
-    def _outline(self, plan: Plan, parts: Sequence[Part], known: Mapping[str, bool], prover: _Prover) -> None:
+    def _outline(self, parts: Sequence[Part], known: Mapping[str, bool], prover: _Prover) -> None:
         """See to it that every part has its outline, or is known to have none."""
-        fresh = {index for index, part in enumerate(parts) if part.outline is None}
-        made = outlines(plan, prover.within, fresh)
-        for index in sorted(fresh):
-            part, formula = parts[index], made.get(index)
+        fresh = [index for index, part in enumerate(parts) if part.outline is None]
+        within = {name: outward(*interval) for name, interval in prover.within.items()}
+        for index in fresh:
+            part = parts[index]
             if part.outline is not None:
                 continue  # another rule says the same
+            formula = outlined(part, within)
             keeps: bool | None = False
             if formula is not None:
                 keeps = known.get(part.key)

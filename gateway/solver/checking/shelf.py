@@ -17,7 +17,7 @@ import z3
 from gateway.solver.checking.condense import Duty, Plan
 from gateway.solver.checking.terms import Terms
 from gateway.solver.language.affine import Affine, Formula, atoms, symbols
-from gateway.solver.rules.interval import Scaled, scaled
+from gateway.solver.rules.interval import Row, Rows, Scaled, scaled
 
 _MOST_NUMBERS = 5_000  # kept by a shelf's terms for the next ones
 
@@ -78,16 +78,19 @@ class Shelf:
 
 
 def _made(key: str, duties: tuple[Duty, ...]) -> Part:
+    whole = tuple(scaled(duty.formula) for duty in duties)
     demands: list[Formula] = []
     demand_of: list[int] = []
-    for duty in duties:
-        if duty.formula not in demands:
+    known: dict[tuple[Row | Rows, int], int] = {}
+    for duty, said in zip(duties, whole, strict=True):
+        number = known.setdefault((said.formula, said.unit), len(demands))
+        if number == len(demands):
             demands.append(duty.formula)
-        demand_of.append(demands.index(duty.formula))
+        demand_of.append(number)
     return Part(
         key,
         duties,
-        tuple(scaled(duty.formula) for duty in duties),
+        whole,
         tuple(demands),
         tuple(demand_of),
         frozenset[str]().union(*map(symbols, demands)),

@@ -51,6 +51,7 @@ def _plain(function: Callable[..., object]) -> Callable[..., object]:
 
 
 _INC_REF, _DEC_REF = _plain(z3core.Z3_inc_ref), _plain(z3core.Z3_dec_ref)
+_Pair = z3.Ast * 2
 
 
 class Terms:
@@ -83,13 +84,18 @@ class Terms:
             self._names.clear()
 
     def number(self, value: Fraction | int) -> z3.RatNumRef:
-        """An exact number, by its text."""
+        """An exact number."""
         ratio = value.as_integer_ratio()  # a fraction's own hash is slow
         found = self._numbers.get(ratio)
         if found is None:
-            raw = z3core.Z3_mk_numeral(self.context.ref(), f"{ratio[0]}/{ratio[1]}", self._real.ast)
-            found = self._numbers[ratio] = z3.RatNumRef(raw, self.context)
+            found = self._numbers[ratio] = z3.RatNumRef(self._made(*ratio), self.context)
         return found
+
+    def _made(self, above: int, below: int) -> z3.Ast:
+        """A number that nobody counts yet; a long one by its text."""
+        if abs(above) < _SHORT and below < _SHORT:
+            return z3core.Z3_mk_real_int64(self.context.ref(), above, below)
+        return z3core.Z3_mk_numeral(self.context.ref(), f"{above}/{below}", self._real.ast)
 
     def form(self, form: Form) -> z3.ArithRef:
         """A form of degree one or two."""
@@ -103,15 +109,23 @@ class Terms:
         self, constant: Fraction, products: Iterable[tuple[Fraction | int, z3.ArithRef]]
     ) -> z3.ArithRef:
         """`constant` plus each factor times its term."""
-        context = self.context.ref()
+        context, known = self.context.ref(), self._numbers
         parts = [self.number(constant).ast]
         for factor, term in products:
-            pair = (z3.Ast * 2)(self.number(factor).ast, term.ast)
-            parts.append(z3core.Z3_mk_mul(context, 2, pair))
-            z3core.Z3_inc_ref(context, parts[-1])
+            ratio = factor.as_integer_ratio()
+            found = known.get(ratio)
+            if found is not None:
+                parts.append(z3core.Z3_mk_mul(context, 2, _Pair(found.ast, term.ast)))
+                _INC_REF(context, parts[-1])
+                continue
+            number = self._made(*ratio)  # most factors are met once only
+            _INC_REF(context, number)
+            parts.append(z3core.Z3_mk_mul(context, 2, _Pair(number, term.ast)))
+            _INC_REF(context, parts[-1])
+            _DEC_REF(context, number)
         made = z3.ArithRef(z3core.Z3_mk_add(context, len(parts), (z3.Ast * len(parts))(*parts)), self.context)
         for part in parts[1:]:
-            z3core.Z3_dec_ref(context, part)
+            _DEC_REF(context, part)
         return made
 
     def formula(self, formula: Formula) -> z3.BoolRef:

@@ -36,10 +36,20 @@ class Affine:
 
     def substituted(self, values: Callable[[str], Affine]) -> Affine:
         """The same form with every symbol replaced."""
-        total = Affine(self.constant)
+        constant, terms = self.constant, dict[str, Fraction]()
         for name, factor in self.terms.items():
-            total = total.plus(values(name).times(factor))
-        return total
+            form = values(name)
+            constant += form.constant * factor
+            for inner, share in form.terms.items():
+                more = share * factor
+                known = terms.get(inner)
+                if known is None:
+                    terms[inner] = more
+                elif total := known + more:
+                    terms[inner] = total
+                else:
+                    del terms[inner]
+        return Affine(constant, terms)
 
     def at(self, point: Mapping[str, Fraction]) -> Fraction:
         """The value at one point."""
