@@ -15,41 +15,19 @@ from gateway.core.override import Override, plain
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.language import normal, steady
-from gateway.solver.language.affine import Affine, Formula, mapped, negated, symbol, symbols
-from gateway.solver.language.syntax import Connective, Expr, references, renamed, timed
-from gateway.solver.modules.module import BackupEntry, Constraint, Interval, Module, Variable
+from gateway.solver.language.affine import Affine, negated, symbols
+from gateway.solver.language.syntax import Expr, references, renamed, timed
+from gateway.solver.modules.module import Interval, Module, Variable
 from gateway.solver.rules.canonical import formula_text
 from gateway.solver.rules.disturbing import mistaken
 from gateway.solver.rules.interval import Scaled, scaled
 from gateway.solver.rules.joining import joined
 from gateway.solver.rules.proof_basis import proof_digest
+from gateway.solver.rules.rule import BackupStep, Rule, form_of, rule_of, step_of
 from gateway.solver.rules.setting_aside import set_aside
 from gateway.solver.rules.steps import Steps
 
-_KEYED = ("prev", "rate", "kept_on", "may_rise", "held", "good", "age")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One constraint or part of a safe set, over tags; `tree` is the whole of it."""
-
-    module: str
-    source: str
-    names: Mapping[str, str]  # tag to the module's own name, for people
-    constraint: Constraint
-    tree: Expr
-    formula: Formula
-    overridden: bool = False  # a standard one that two persons set aside: only reported (S25)
-
-    @property
-    def where(self) -> str:
-        """File and line."""
-        return f"{self.source}:{self.constraint.line}"
-
-    @property
-    def binding(self) -> bool:
-        """Whether it refuses: not what is only reported, nor what no action can influence."""
-        return self.constraint.kind != "informational" and not self.constraint.monitor
+__all__ = ["BackupStep", "Rule", "RuleSet", "Timer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +37,6 @@ class Timer:
     key: str
     seconds: Fraction
     row: str
-
-
-@dataclass(frozen=True, slots=True)
-class BackupStep:
-    """One entry of the common backup, over tags."""
-
-    tree: Expr | None
-    formula: Formula | None
-    entry: BackupEntry  # its moves are over tags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +223,7 @@ def _combined(modules: tuple[Module, ...], generation: int, overrides: tuple[Ove
     dynamics, forms, disturbances = _dynamics(modules, problems)
     problems += mistaken(modules)
     backup = _backup(modules, problems)
-    rules = tuple(_rule(m, c) for m in modules for c in m.rules)
+    rules = tuple(rule_of(m, c) for m in modules for c in m.rules)
     rules = set_aside(rules, modules, overrides, problems)
     for rule in rules:
         broken = steady.breaks_between(rule.formula, forms) if rule.constraint.always else ()
@@ -275,8 +244,8 @@ def _combined(modules: tuple[Module, ...], generation: int, overrides: tuple[Ove
         forms=forms,
         disturbances=disturbances,
         rules=rules,
-        safe_set=tuple(_rule(m, c) for m in modules for c in m.safe_set),
-        terminal=tuple(_rule(m, c) for m in modules for c in m.terminal),
+        safe_set=tuple(rule_of(m, c) for m in modules for c in m.safe_set),
+        terminal=tuple(rule_of(m, c) for m in modules for c in m.terminal),
         backup=backup,
         repairable=frozenset(m.tags[name] for m in modules for name in m.repair),
         overrides=overrides,
@@ -314,7 +283,7 @@ def _dynamics(
     for module in modules:
         for name, form in module.forms.items():
             tag = module.tags[name]
-            over_tags = form.substituted(lambda n, m=module: symbol(_renamed(n, m)))  # type: ignore[misc]
+            over_tags = form_of(module, form)
             if forms.setdefault(tag, over_tags) != over_tags:
                 problems.append(
                     ConstraintError(
@@ -338,7 +307,7 @@ def _backup(modules: tuple[Module, ...], problems: list[ConstraintError]) -> tup
     policies: dict[TagId, list[tuple[str, str]]] = {}
     for module in modules:
         mine: dict[TagId, list[tuple[str, str]]] = {}
-        found = [_step(module, entry) for entry in module.backup]
+        found = [step_of(module, entry) for entry in module.backup]
         for step in found:
             guard = formula_text(step.formula) if step.formula is not None else ""
             for name, move in step.entry.moves.items():
@@ -359,39 +328,3 @@ def _backup(modules: tuple[Module, ...], problems: list[ConstraintError]) -> tup
             if moves:
                 steps.append(replace(step, entry=replace(step.entry, moves=moves)))
     return tuple(steps)
-
-
-def _step(module: Module, entry: BackupEntry) -> BackupStep:
-    moves = {str(module.tags[name]): move for name, move in entry.moves.items()}
-    return BackupStep(
-        None if entry.when is None else renamed(entry.when, module.tags),
-        None if entry.formula is None else _over_tags(entry.formula, module),
-        replace(entry, moves=moves),
-    )
-
-
-def _rule(module: Module, constraint: Constraint) -> Rule:
-    whole = constraint.require
-    if constraint.when is not None:
-        whole = Connective(whole.at, "implies", constraint.when, whole)
-    return Rule(
-        module=module.id,
-        source=module.source,
-        names={str(tag): name for name, tag in module.tags.items()},
-        constraint=constraint,
-        tree=renamed(whole, module.tags),
-        formula=_over_tags(constraint.formula, module),
-    )
-
-
-def _over_tags(formula: Formula, module: Module) -> Formula:
-    return mapped(formula, lambda form: form.substituted(lambda name: symbol(_renamed(name, module))))
-
-
-def _renamed(key: str, module: Module) -> str:
-    """`level` or `prev(level)` with the tag in place of the module's name."""
-    for form in _KEYED:
-        if key.startswith(f"{form}("):
-            name = key[len(form) + 1 : -1]
-            return f"{form}({module.tags[name]})"
-    return str(module.tags.get(key, TagId(key)))

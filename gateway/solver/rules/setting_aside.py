@@ -12,7 +12,7 @@ from gateway.core.override import Override
 from gateway.solver.modules.module import Constraint, Module
 
 if TYPE_CHECKING:
-    from gateway.solver.rules.ruleset import Rule
+    from gateway.solver.rules.rule import Rule
 
 _DECLARED = {  # what a variable declares, by the end of its rule's id
     "range": "a declared range",
