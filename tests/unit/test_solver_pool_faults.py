@@ -17,7 +17,7 @@ from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Permitted, Refused, Undetermined
 from gateway.core.ports import CheckRequest
 from gateway.core.tag import TagId
-from gateway.solver.wire import Answer, Ask, Check, Drop, Load, answers, encoder
+from gateway.solver.wire import Answer, Ask, Check, Drop, Load, UntellableError, answers, encoder, written
 from gateway.solver.workers import seat
 from gateway.solver.workers.pool import CheckerPool
 from gateway.solver.workers.seat import Kept
@@ -74,6 +74,15 @@ async def test_what_cannot_be_told_is_undetermined_and_no_proposal_is_judged_on_
         assert one.statistics().lost == 0
     finally:
         await one.aclose()
+
+
+def test_what_no_worker_can_be_told_is_named() -> None:
+    with pytest.raises(
+        UntellableError, match="what is asked cannot be told to a solver worker: can't serialize"
+    ):
+        written(Check(nearly_full(10**30), 0.0))
+    with pytest.raises(UntellableError, match="a solver worker takes"):
+        written(Check(nearly_full("x" * FRAME_LIMIT_BYTES), 0.0))
 
 
 async def test_no_worker_is_started_once_the_pool_is_closed_though_checks_are_asked_on() -> None:
