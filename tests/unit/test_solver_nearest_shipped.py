@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from gateway.cli.certificate.checks import Wanted, verify
 from gateway.cli.certificate.export import export
+from gateway.config.load import load
 from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import (
     CheckRequest,
@@ -23,17 +25,19 @@ from gateway.core.decision import (
     Undetermined,
     Verdict,
 )
+from gateway.daemon.points import point_settings
 from gateway.solver.modules.module import Case, Module
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.workers.check import Checks
 from gateway.storage.codec import decode_record, encode_record
 from tests.unit.certificate_demo import REPAIRED, decided, kept, wrong
-from tests.unit.solver_demo import PATIENT, Situation, rule_set
+from tests.unit.solver_demo import PATIENT, ROOT, Situation, rule_set
 from tests.unit.solver_demo import proposal as demo_proposal
 from tests.unit.solver_modules import NAMES, request, shipped
 from tests.unit.solver_pools import PatientPool
 
 DISPATCH = shipped("three-unit-dispatch")
+DEMO = ROOT / "packaging" / "demo"
 
 
 def dispatch(load: str, wanted: str, before: str) -> CheckRequest:
@@ -79,6 +83,30 @@ def test_s12_the_worked_example_moves_one_unit_where_the_way_moves_both() -> Non
     assert plain["PP.U2.P.SP"] < 190
     assert there["PP.U2.P.SP"] == 190
     assert there["PP.U1.P.SP"] < plain["PP.U1.P.SP"]
+
+
+# The line of the demo's settings that is commented out does what the page says.
+def test_s12_the_demos_line_is_read_and_starts_the_mixer_for_a_heater(tmp_path: Path) -> None:
+    for file in DEMO.iterdir():
+        shutil.copy(file, tmp_path)
+    told = tmp_path / "gateway.toml"
+    text = told.read_text(encoding="utf-8")
+    page = " ".join((ROOT / "docs" / "repair.md").read_text(encoding="utf-8").split())
+    asked = Situation().request(demo_proposal("82.5", heater=1, mixer=0))
+    found: list[str] = []
+
+    for line in (text, text.replace('\n# repair = "nearest"', '\nrepair = "nearest"')):
+        told.write_text(line, encoding="utf-8")
+        config = load(told)
+        way = point_settings(config, config.point("buffer-tank")).repair
+        verdict = Checks(rule_set(), PATIENT).check(replace(asked, repair=way))[0].verdict
+        assert isinstance(verdict, Repaired)
+        pump, heater, mixer = (float(v.value) for v in verdict.setpoints)
+        found.append(f"| `{way}` | {pump:g} % | {'on' if heater else 'off'} | {mixer:g} |")
+        assert " ".join(verdict.said.split()) in page
+
+    assert found == ["| `segment` | 50 % | off | 0 |", "| `nearest` | 50 % | on | 1 |"]
+    assert all(row in page for row in found)
 
 
 @pytest.mark.parametrize("name", NAMES)
