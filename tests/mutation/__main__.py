@@ -105,8 +105,12 @@ def noticed(file: Path, mutant: Mutant, tests: Sequence[str], touched: Touching)
     """Whether a test fails: those that enter the changed function are asked first, then `tests`, if any."""
     first = touched.tests(mutant.line)
     files = list(dict.fromkeys(name.partition("::")[0] for name in first))
-    if first and not survives(file, mutant.tree, files, Chosen(first)):
-        return True
+    with TemporaryDirectory() as folder:
+        told = Path(folder, "failed")
+        if first and not survives(file, mutant.tree, files, Chosen(first, told)):
+            if told.exists():
+                touched.failed(told.read_text(encoding="utf-8"))
+            return True
     return bool(tests) and not survives(file, mutant.tree, tests)
 
 
