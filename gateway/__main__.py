@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from gateway.config.load import load
 from gateway.core.errors import GatewayError
 from gateway.daemon.service import run_gateway
 from gateway.observability.logging import configure_logging
+from gateway.supervision.child_log import LEVEL, STYLE
 
 
 def main() -> None:
@@ -20,7 +22,8 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         config = load(arguments.config.resolve())
-        configure_logging(style=config.log.format, level=config.log.level)
+        os.environ[STYLE] = configure_logging(style=config.log.format, level=config.log.level)
+        os.environ[LEVEL] = config.log.level
         asyncio.run(run_gateway(config))
     except GatewayError as exc:
         print(exc, file=sys.stderr)  # noqa: T201  # before and after logging, people read standard error

@@ -29,6 +29,7 @@ from gateway.daemon.model_book import ModelBook
 from gateway.daemon.models import Models
 from gateway.daemon.modes import Modes
 from gateway.daemon.northbound import northbound_services
+from gateway.daemon.outlets import Outlets
 from gateway.daemon.overrides import OverrideNews, OverrideVerbs
 from gateway.daemon.overview import DaemonOverview
 from gateway.daemon.points import point_settings
@@ -40,7 +41,7 @@ from gateway.daemon.reporting import Reporter
 from gateway.daemon.runtime import RunningRules, RuntimeVerbs, ToldModules, make_registry, module_state
 from gateway.daemon.takeover import TakeOver
 from gateway.daemon.views import point_state, tag_info, tag_state
-from gateway.link.messages import Alarm, ConstraintCoverage, DecisionView, FeedItem, OverrideState
+from gateway.link.messages import FeedItem
 from gateway.link.server import LinkServer, LinkStatistics
 from gateway.observability.systemd import sd_notify, watchdog_interval_s
 from gateway.observability.watchdog import Watchdog
@@ -67,6 +68,7 @@ class House:
         self.audit = AuditLog(state_dir / "audit.sqlite", clock)
         self.state = DurableState(state_dir / "state.json")
         self.rules = RulesHolder()
+        self.outlets = Outlets()
         self.certifier = Certifier(state_dir / "evidence")
         guided = any(point.guided for point in config.decision_point)
         nearest = any(point.repair == "nearest" for point in config.decision_point)
@@ -93,8 +95,8 @@ class House:
             definitions=self.store.definitions,
             audit=self.audit,
             state=self.state,
-            publish_decision=self._publish_decision,
-            publish_alarm=self._publish_alarm,
+            publish_decision=self.outlets.decision,
+            publish_alarm=self.outlets.alarm,
             publish_point=self._publish_point,
         )
         self.lanes = {name: self._lane(point) for name, point in self.points.items()}
@@ -131,7 +133,7 @@ class House:
             self.pool.rules,
             lambda: self.rules.current.generation,
             clock,
-            self._publish_coverage,
+            self.outlets.item,
         )
         self.rearm = Rearming(
             config=config,
@@ -174,9 +176,7 @@ class House:
         self._told_modules = ToldModules()
         self.runtime = RuntimeVerbs(self.registry)
         self.overriding = OverrideVerbs(self.registry, config.modules.override_longest)
-        self._override_news = OverrideNews(
-            self.points.values(), self.reporter.raise_alarm, self._publish_override
-        )
+        self._override_news = OverrideNews(self.points.values(), self.reporter.raise_alarm, self.outlets.item)
         self.watchdog = Watchdog(sd_notify, clock, interval_s=watchdog_interval_s())
         self.access = Access(config)
         self.overview = self._overview()
@@ -202,6 +202,7 @@ class House:
         decide = partial(_decide_for_mqtt, asks)
         wide = wide_integers(self.store.definitions)
         self.mqtt = MqttBridge(settings, clock, decide, wide_integers=wide) if settings else None
+        self.outlets.open(self.link, self.mqtt)
         self.store.observe(self._tag_changed)
 
     def model_digest(self, point: Point) -> str:
@@ -212,10 +213,10 @@ class House:
         """The whole picture to everybody who looks."""
         self._override_news.tell(self.overriding.states())
         self.models.places.tell()
-        self.link.publish(self.overview.gateway())
+        self.outlets.item(self.overview.gateway())
         items: list[FeedItem] = [*self.overview.points(), *self.models.states()]
         for item in items:
-            self.link.publish(item)
+            self.outlets.item(item)
 
     def _point(self, name: str) -> Point:
         configured = self.config.point(name)
@@ -248,7 +249,14 @@ class House:
             certify=self.certifier.digest,
             overdue=self._overdue,
         )
-        return Lane(point, decider, self.writer, clock=self.clock, report=self._decided)
+        return Lane(
+            point,
+            decider,
+            self.writer,
+            clock=self.clock,
+            report=self._decided,
+            unrecorded=self.reporter.unrecorded,
+        )
 
     def _sources(self, generation: int) -> tuple[str, ...] | None:
         """The module texts of a rule set that is still kept."""
@@ -327,32 +335,12 @@ class House:
 
     def _tag_changed(self, tag: TagId, value: TagValue) -> None:
         self.read_back.take(tag, value)
-        self.link.publish(tag_state(tag, value))
-        if self.mqtt is not None:
-            self.mqtt.publish_tag(tag, value)
-
-    def _publish_decision(self, view: DecisionView) -> None:
-        self.link.publish(view)
-        if self.mqtt is not None:
-            self.mqtt.publish_verdict(PointId(view.point), view)
-
-    def _publish_coverage(self, state: ConstraintCoverage) -> None:
-        self.link.publish(state)
-
-    def _publish_override(self, state: OverrideState) -> None:
-        self.link.publish(state)
-
-    def _publish_alarm(self, alarm: Alarm) -> None:
-        self.link.publish(alarm)
-        if self.mqtt is not None:
-            self.mqtt.publish_state(f"alarms/{alarm.source.replace(':', '/')}", alarm)
+        self.outlets.tag(tag, value)
 
     def _publish_point(self, point: Point) -> None:
         in_control = self.writer.status_bit(point, point.settings.in_control_bit)
         state = point_state(point, in_control=in_control, cannot=self.modes.cannot(point))
-        self.link.publish(state)
-        if self.mqtt is not None:
-            self.mqtt.publish_point_state(point.settings.id, state)
+        self.outlets.point(point.settings.id, state)
 
     def _rules_changed(self, rules: RulesInForce) -> None:
         """On activation the values in force are checked at once (S24): the next period is not waited for."""
@@ -376,7 +364,7 @@ class House:
 
     def _modules_changed(self) -> None:
         for state in self._told_modules.news(self.registry.statuses()):
-            self.link.publish(state)
+            self.outlets.item(state)
         self.publish_state()
         self.examining.look()
 

@@ -74,6 +74,17 @@ class Reporter:
             reason=view.reason or view.counterexample,
         )
 
+    def unrecorded(self, point: Point, why: str) -> None:
+        """Called by the lane where no record of a decision could be kept: nothing of it is written."""
+        cause = f"decisions cannot be recorded: {why}"
+        if point.mode is Mode.ARMED:
+            point.blocked = cause
+        suppressed = point.mode in (Mode.SHADOW, Mode.OFF)
+        if point.alarm.judge(cause, self._clock.monotonic(), suppressed=suppressed, watched=None):
+            self.alarm_changed(point)
+            log.error("decisions_not_recorded", point=point.settings.id, reason=why)
+        self._publish_point(point)
+
     def alarm_changed(self, point: Point) -> None:
         """Publish the point's one standing alarm."""
         state = point.alarm.state

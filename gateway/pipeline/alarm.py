@@ -67,14 +67,17 @@ class PointAlarm:
         return not self._own.state.stands and any(line.state.stands for line in self._watched.values())
 
     def judge(
-        self, cause: str, now: float, *, suppressed: bool, watched: Mapping[str, str] = _NOTHING
+        self, cause: str, now: float, *, suppressed: bool, watched: Mapping[str, str] | None = _NOTHING
     ) -> bool:
-        """Take one decision's trouble ("" for none), and by name what is watched; True when it changed."""
+        """Take one decision's trouble ("" for none), and by name what is watched; True when it changed.
+
+        `watched` is None where nobody knows: what was watched stays as it was.
+        """
         before = self.state
         self._take(self._own, cause, now, suppressed=suppressed, latched=self._latched)
-        for name in {**self._watched, **watched}:
+        for name in {} if watched is None else {**self._watched, **watched}:
             line = self._watched.setdefault(name, _Line())
-            self._take(line, watched.get(name, ""), now, suppressed=suppressed)
+            self._take(line, (watched or {}).get(name, ""), now, suppressed=suppressed)
         self._forget()
         return self.state != before
 

@@ -64,6 +64,7 @@ class LaneCounters:
 
 
 Reporter = Callable[[Point, DecisionRecord, str], None]
+Unrecorded = Callable[[Point, str], None]  # why no record could be kept
 _ids = itertools.count(1)
 _RUN = secrets.token_hex(3)
 
@@ -84,12 +85,14 @@ class Lane:
         *,
         clock: Clock,
         report: Reporter,
+        unrecorded: Unrecorded = lambda _point, _why: None,
         capacity: int = 64,
     ) -> None:
         self.point = point
         self.counters = LaneCounters()
         self.last_beat = clock.monotonic()  # fed to the watchdog
         self._decider, self._writer, self._clock, self._report = decider, writer, clock, report
+        self._unrecorded = unrecorded
         self._queue = DecisionQueue(capacity, clock)
         self._waiting: dict[DecisionId, asyncio.Future[DecisionRecord | Rejected]] = {}
         self._last_decided = float("-inf")
@@ -191,7 +194,7 @@ class Lane:
             decided = await self._decider.decide(point, request)
         except StorageError as exc:
             self.counters.audit_failures += 1
-            log.exception("audit_failed", decision=request.id)
+            self._unrecorded(point, str(exc))
             self._answer(
                 future, self._rejected(f"the record could not be kept, so nothing was written: {exc}")
             )

@@ -15,6 +15,7 @@ import structlog
 from gateway.recheck.check import recheck
 from gateway.recheck.language import LanguageError
 from gateway.recheck.recorded import Recorded, premises, question
+from gateway.supervision.child_log import log_as_parent
 from gateway.supervision.frames import receive, send
 
 log = structlog.get_logger().bind(component="recheck_worker")
@@ -129,6 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="gateway.recheck.worker")
     parser.add_argument("--socket-fd", type=int, required=True)
     fd: int = parser.parse_args().socket_fd
+    log_as_parent()
     os.nice(_LOWEST_PRIORITY)
     with socket.socket(fileno=fd) as sock:
         serve(sock)

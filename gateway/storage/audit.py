@@ -233,7 +233,7 @@ class AuditLog:
         except sqlite3.Error as exc:
             if not self._problem:
                 log.exception("audit_append_failed", rows=len(batch))
-            self._problem = f"audit log cannot be appended to: {exc}"
+            self._problem = f"audit log cannot be appended to: {_told(exc, self._path)}"
             refusals = [StorageError(self._problem) for _ in batch]
         else:
             if self._problem:
@@ -254,6 +254,16 @@ class AuditLog:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except sqlite3.Error as exc:  # nothing is lost: the rows are in the WAL
             log.warning("audit_checkpoint_failed", problem=str(exc))
+
+
+def _told(exc: sqlite3.Error, path: Path) -> str:
+    """SQLite's words, and what helps where they are of the disk."""
+    name = getattr(exc, "sqlite_errorname", "")
+    if name == "SQLITE_FULL":
+        return f"{exc}: make room in {path.parent}"
+    if name.startswith(("SQLITE_READONLY", "SQLITE_IOERR", "SQLITE_CANTOPEN")):
+        return f"{exc}: see to the disk of {path.parent}, and that this user may write there"
+    return str(exc)
 
 
 def _tell(waiting: _Waiting, refusal: StorageError | None) -> None:

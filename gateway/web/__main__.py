@@ -8,15 +8,14 @@ import contextlib
 import gc
 import os
 import signal
-import sys
 from ipaddress import ip_address
 from pathlib import Path
 
-import structlog
 import uvicorn
 
 from gateway.core.clock import SystemClock
 from gateway.link.client import LinkClient
+from gateway.supervision.child_log import log_as_parent
 from gateway.web.app import create_app
 from gateway.web.feed import GatewayLink, keep_mirrored
 from gateway.web.mirror import Mirror
@@ -48,7 +47,7 @@ def main() -> None:
         loopback = False
     if not loopback:
         parser.error(f"--host {options.host}: only a loopback address; there are no users on this port yet")
-    _configure_logging()
+    log_as_parent()
     asyncio.run(serve(options.link, options.host, options.port, options.parent))
 
 
@@ -86,19 +85,6 @@ async def _end_with(parent: int, server: uvicorn.Server) -> None:
     while os.getppid() == parent:  # noqa: ASYNC110 - the kernel offers no event for it
         await asyncio.sleep(_PARENT_PERIOD_S)
     server.should_exit = True
-
-
-def _configure_logging() -> None:
-    """To standard error, as the daemon's: lines for people at a terminal, JSON for machines."""
-    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            renderer,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 def _uvicorn_config(mirror: Mirror, host: str, port: int) -> uvicorn.Config:

@@ -294,12 +294,14 @@ class House:
             overdue=lambda _rules: self.overdue,
         )
         self.reports: list[tuple[DecisionRecord, str]] = []
+        self.unrecorded: list[str] = []
         self.lane = Lane(
             self.point,
             self.decider,
             self.writer,
             clock=self.clock,
             report=lambda _point, record, why: self.reports.append((record, why)),
+            unrecorded=lambda _point, why: self.unrecorded.append(why),
             capacity=capacity,
         )
 

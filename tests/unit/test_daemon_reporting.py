@@ -179,3 +179,24 @@ def test_s28_an_informational_rule_that_is_violated_is_no_alarm(tmp_path: Path) 
     for _ in range(5):
         told.decide(Permitted(()), findings=(replace(OFF_SPEC, kind="informational"),))
     assert told.alarms == []
+
+
+# A full disk takes the plant back to its PLC: that must not be found out from a health page.
+def test_s28_decisions_that_cannot_be_recorded_raise_the_points_alarm_and_say_so(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.house.point.mode = Mode.ARMED
+    for _ in range(4):
+        told.reporter.unrecorded(told.house.point, "disk is full: make room")
+    (alarm,) = told.alarms
+    assert (alarm.source, alarm.active) == ("point:tank", True)
+    assert alarm.cause == "decisions cannot be recorded: disk is full: make room"
+    assert "the PLC keeps or takes control" in alarm.consequence
+    assert told.house.point.blocked == alarm.cause
+
+
+def test_s28_in_shadow_an_unrecorded_decision_is_no_alarm(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.house.point.mode = Mode.SHADOW
+    for _ in range(4):
+        told.reporter.unrecorded(told.house.point, "disk is full")
+    assert told.alarms == []

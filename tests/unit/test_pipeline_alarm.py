@@ -135,3 +135,12 @@ def test_s28_in_shadow_a_watched_line_is_no_alarm() -> None:
     alarm.judge("", 101.0, suppressed=False, watched=WATCHED)
     assert alarm.judge("", 102.0, suppressed=True, watched=WATCHED) is True
     assert not alarm.state.active
+
+
+def test_s28_where_nobody_knows_a_watched_line_neither_ends_nor_begins() -> None:
+    alarm = PointAlarm(on_after=1)
+    alarm.judge("", 100.0, suppressed=False, watched=WATCHED)
+    assert alarm.judge("", 200.0, suppressed=False, watched=None) is False
+    assert alarm.state.active
+    assert alarm.judge("", 201.0, suppressed=False) is True
+    assert not alarm.state.active

@@ -81,6 +81,7 @@ async def test_no_audit_no_write() -> None:
     assert isinstance(answer, Rejected)
     assert "could not be kept" in answer.reason
     assert house.sink.written == []
+    assert house.unrecorded == ["disk full"]
 
 
 async def test_s15_an_input_that_is_not_plain_good_is_undetermined_and_not_written() -> None:

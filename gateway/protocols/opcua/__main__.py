@@ -17,6 +17,7 @@ from gateway.core.errors import ConfigError
 from gateway.link.client import LinkClient
 from gateway.protocols.opcua.process import follow, freeze, serving
 from gateway.protocols.opcua.settings import Settings, load
+from gateway.supervision.child_log import log_as_parent
 
 log = structlog.get_logger().bind(component="opcua")
 
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--ready-fd", type=int, help="`PORT\\n` is written there once it listens")
     options = parser.parse_args(arguments)
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    log_as_parent()
     logging.getLogger("asyncua").setLevel(logging.CRITICAL)  # it tells strangers' mistakes at error level
     try:
         settings = load(options.config)

@@ -19,6 +19,7 @@ from gateway.solver.modules.compile import compile_module
 from gateway.solver.monitor.residuals import Monitor
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.wire import decoder, encoder, given
+from gateway.supervision.child_log import log_as_parent
 from gateway.supervision.frames import receive, send
 
 log = structlog.get_logger().bind(component="residual_worker")
@@ -114,6 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog=MODULE)
     parser.add_argument("--socket-fd", type=int, required=True)
     fd: int = parser.parse_args().socket_fd
+    log_as_parent()
     os.nice(_LOW_PRIORITY)
     with socket.socket(fileno=fd) as sock, contextlib.suppress(BrokenPipeError):  # whoever asked is gone
         serve(sock)

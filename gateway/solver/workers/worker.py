@@ -52,6 +52,7 @@ from gateway.solver.wire import (
     narrowed,
 )
 from gateway.solver.workers.check import Checks, millis_up
+from gateway.supervision.child_log import log_as_parent
 from gateway.supervision.frames import receive, send
 
 log = structlog.get_logger().bind(component="solver_worker")
@@ -304,6 +305,7 @@ def main() -> None:
     parser.add_argument("--guided", action="store_true", help="get ready for questions what may come next")
     parser.add_argument("--nearest", action="store_true", help="get ready for repairs wherever is nearest")
     given = parser.parse_args()
+    log_as_parent()
     if given.guided:
         importlib.import_module("gateway.solver.workers.outlook")  # else the first who asks waits for it
     if given.nearest:
