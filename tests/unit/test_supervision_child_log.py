@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -18,15 +19,16 @@ from gateway.supervision.child_log import LEVEL, STYLE, log_as_parent
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    before = structlog.get_config()
+    chain: list[Any] = structlog.get_config()["processors"]
+    before = list(chain)
     yield
-    structlog.configure(**before)
+    chain[:] = before
 
 
 def lines(environ: dict[str, str]) -> list[str]:
     out = io.StringIO()
+    log = structlog.get_logger().bind(component="web")  # as modules do, before anything is known
     log_as_parent(environ, out)
-    log = structlog.get_logger().bind(component="web")
     log.debug("too_small")
     log.info("link_up", path=Path("/x"))
     log.warning("link_lost", problem="none answers")
@@ -54,11 +56,12 @@ def test_started_by_hand_it_writes_json_where_no_terminal_is() -> None:
 
 
 CODE = """
-from gateway.supervision.child_log import log_as_parent
 import structlog
+from gateway.supervision.child_log import log_as_parent
+log = structlog.get_logger().bind(component="early")
 log_as_parent()
 for n in range(1000):
-    structlog.get_logger().warning("lost", number=n)
+    log.warning("lost", number=n)
 print("alive", flush=True)
 import os; os._exit(0)
 """

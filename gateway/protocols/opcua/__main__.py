@@ -48,6 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_CONFIG
     try:
         asyncio.run(_run(settings, options.link, options.ready_fd, options.parent))
+    except ConfigError as exc:
+        log.error("cannot_serve", problem=str(exc))  # noqa: TRY400  # a sentence for people
+        return EXIT_CONFIG
     except OSError as exc:
         sys.stderr.write(f"cannot listen on {settings.host}:{settings.port}: {exc.strerror or exc}\n")
         return EXIT_LISTEN

@@ -16,7 +16,7 @@ import structlog
 from asyncua import ua
 
 from gateway.core.clock import Clock, SystemClock
-from gateway.core.errors import LinkError
+from gateway.core.errors import ConfigError, LinkError, cause
 from gateway.link.client import LinkClient
 from gateway.link.messages import FeedBatch
 from gateway.protocols.opcua import pki
@@ -47,17 +47,22 @@ class Running:
 
 @asynccontextmanager
 async def serving(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Running]:
-    """Listen while the block runs; says goodbye to clients at the end."""
+    """Listen while the block runs; says goodbye to clients at the end.
+
+    Raises `ConfigError` where certificates or keys cannot be used, `OSError` where it cannot listen.
+    """
     clock = clock or SystemClock()
     directory = Path(settings.pki_dir)
-    trust_list = pki.TrustList(directory)
-    identity = pki.own_identity(directory, settings.application_uri, settings.hostnames)
-    if pki.expires_soon(identity.certificate, dt.datetime.now(dt.UTC)):
-        log.warning("certificate_expires", path=str(identity.certificate))
+    with _identified(directory):
+        trust_list = pki.TrustList(directory)
+        identity = pki.own_identity(directory, settings.application_uri, settings.hostnames)
+        if pki.expires_soon(identity.certificate, dt.datetime.now(dt.UTC)):
+            log.warning("certificate_expires", path=str(identity.certificate))
     server = GatewayServer(settings, trust_list, Login(settings.users, settings.limits, clock))
     with _uncollected():
         await server.init()
-    await server.load_identity(identity)
+    with _identified(directory):
+        await server.load_identity(identity)
     await describe(server, settings)
     requests = Requests()
     mirror = Mirror(server.internal, requests, clock)
@@ -69,6 +74,22 @@ async def serving(settings: Settings, clock: Clock | None = None) -> AsyncIterat
     finally:
         await say_goodbye(server)
         await server.stop()
+
+
+@contextmanager
+def _identified(directory: Path) -> Iterator[None]:
+    """What keeps the server from its own certificate and key, as a sentence to act on."""
+    try:
+        yield
+    except OSError as exc:
+        why = f"{exc.filename or directory}: {cause(exc)}: this user must be able to read and write it"
+        raise ConfigError((why,)) from exc
+    except ValueError as exc:
+        why = (
+            f"{directory / 'own'}: the certificate or the key cannot be used: put back a copy, or take both "
+            "away: new ones are made at the next start, and every client must trust the new certificate"
+        )
+        raise ConfigError((why,)) from exc
 
 
 async def follow(running: Running, connect: Connect) -> None:
