@@ -8,13 +8,13 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.core.decision import InForce
+from gateway.core.decision import InForce, StateInterval, StateSet
 from gateway.core.tag import TagId
-from gateway.solver.checking.motion import grown, since
+from gateway.solver.checking.motion import grown, predicted, since
 from gateway.solver.modules.module import Interval
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.rules.steps import FINE, fine
-from tests.unit.solver_small import Plant, rule, small
+from tests.unit.solver_small import NOW, Plant, rule, small
 
 P = TagId("P")
 
@@ -108,3 +108,32 @@ def test_s2_before_what_a_pipeline_tells_anything_may_have_acted(
 
     found = since(rules, request, start, Fraction(200))
     assert (Fraction(found["L"][0], FINE), Fraction(found["L"][1], FINE)) == span(low, high)
+
+
+FILLED = RuleSet.of([small(rule("l <= 3", always=True), dynamics={"l": "l + 0.01*p"})], 1)
+ONE = StateInterval(Fraction(1), Fraction(1))
+EVERYTHING = {str(v.tag): ONE for v in FILLED.measured}
+
+
+def test_s2_what_the_last_check_kept_is_carried_on_for_the_time_since() -> None:
+    found = predicted(FILLED, Plant(carried=StateSet(at=NOW - 2, intervals=EVERYTHING)).request())
+
+    assert found is not None
+    assert found.keys() == EVERYTHING.keys()
+    assert (Fraction(found["L"][0], FINE), Fraction(found["L"][1], FINE)) == span("1.8", "1.8")
+
+
+@pytest.mark.parametrize("lost", sorted(EVERYTHING))
+def test_s2_what_knows_nothing_of_a_variable_is_not_carried_on(lost: str) -> None:
+    known = {tag: ends for tag, ends in EVERYTHING.items() if tag != lost}
+
+    assert predicted(FILLED, Plant(carried=StateSet(at=NOW - 2, intervals=known)).request()) is None
+    assert predicted(FILLED, Plant().request()) is None
+
+
+def test_s2_a_variable_that_no_module_has_any_more_is_left_behind() -> None:
+    more = {**EVERYTHING, "GONE": ONE}
+    found = predicted(FILLED, Plant(carried=StateSet(at=NOW - 2, intervals=more)).request())
+
+    assert found is not None
+    assert found.keys() == EVERYTHING.keys()
