@@ -9,6 +9,7 @@ by step and must hold.
 from __future__ import annotations
 
 import json
+import operator
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from gateway.recheck.language import Evaluate, LanguageError, number, truth
+from gateway.recheck.language import Evaluate, LanguageError, number, row_named, truth
 from gateway.recheck.overridden import set_aside
 from gateway.recheck.source import Range, Requirement, Source, read_source
 from gateway.recheck.sums import Point, Sum, sums_of
@@ -24,7 +25,7 @@ from gateway.recheck.tree import Kind
 from gateway.recheck.words import order_rules, words
 
 _PAST = re.compile(r"\b(prev|rate|for|age|good|vote)\b")
-_SETTLED = ("kept_on:", "may_rise:")  # true or false: never halfway
+_SETTLED = ("kept_on:", "may_rise:", "for:", "good:")  # true or false: never halfway
 _AT_ONCE = re.compile(r"x|was|new|old|[pb]\d+")  # symbols of one instant; the others are means of a stretch
 _MANY = 1000  # whole numbers that are looked through
 _SPREADS = (Fraction(1), Fraction(1), Fraction(10))  # how far outside the premises points may lie
@@ -80,7 +81,11 @@ def violated(
         holds = words(source, rule)
         if holds is not None:
             moments = [_When(instant, acting, drift) for acting in values for drift in (instant, instant + 1)]
-            return any(not book.plays(source, holds, point, when) for when in moments)
+            return any(
+                not book.plays(source, holds, near, when)
+                for near in book.with_real_values(point)
+                for when in moments
+            )
     return False
 
 
@@ -282,6 +287,15 @@ class _Book:
                     name, multiplier = chance.choice(free)
                     yield {**point, name: point[name] - total.at(point) / multiplier}
 
+    def with_real_values(self, point: Point) -> Iterator[Point]:
+        """The point, and where a switch or a label stands between its values, the nearest below and above."""
+        yield point
+        listed = {name: values for name in point if (values := self._counted(name))}
+        halfway = {name for name, values in listed.items() if point[name] not in values}
+        for pick, past in ((max, operator.le), (min, operator.ge)) if halfway else ():
+            near = {name: [v for v in listed[name] if past(v, point[name])] for name in halfway}
+            yield {**point, **{name: Fraction(pick(values)) for name, values in near.items() if values}}
+
     def _counted(self, name: str) -> Sequence[Fraction | int]:
         """All values that a symbol for a whole number or a label may have; none for any other."""
         kind, _, tag = name.partition(":")
@@ -306,9 +320,10 @@ class _Book:
         if when.drift != when.instant:
             state |= {t: v for t, v in _of(point, f"p{when.drift}:").items() if t not in dynamics}
         env = {**state, **_of(point, f"{when.values}:")}
-        for kind in ("rate", "kept_on", "may_rise", "held"):
+        for kind in ("rate", "kept_on", "may_rise", "held", "good", "age"):
             env |= {f"{kind} {tag}": value for tag, value in _of(point, f"{kind}:").items()}
         env |= {f"prev {tag}": value for tag, value in _of(point, "old:").items()}
+        env |= {f"lasted {_row(name)}": value for name, value in _of(point, "for:").items()}
         for tag, value in _of(point, "was:").items():
             env |= {f"prev {tag}": value, f"rate {tag}": (state[tag] - value) / self.step}
         try:
@@ -352,6 +367,12 @@ def _of_the_past(module: Mapping[str, Any]) -> set[str]:
 def _of(point: Point, prefix: str) -> dict[str, Fraction]:
     size = len(prefix)
     return {name[size:]: value for name, value in point.items() if name[:size] == prefix}
+
+
+def _row(symbol: str) -> str:
+    """`SECONDS MODULE/words` of a symbol as this reader names the row."""
+    seconds, _, name = symbol.partition(" ")
+    return f"{row_named(name)} {seconds}"
 
 
 def _one_of(

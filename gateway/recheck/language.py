@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from gateway.recheck.numbers import Evaluate, Value, function_of
-from gateway.recheck.tree import Kind, LanguageError, Node, Row, Sort
+from gateway.recheck.tree import READS, Kind, LanguageError, Node, Row, Sort
 
 __all__ = [
     "Evaluate",
@@ -35,7 +35,7 @@ _OF_NAMES = {"prev", "rate", "good", "age"}
 _CALLED = {*_OF_NUMBERS, *_OF_CONDITIONS, *_OF_NAMES, "vote"}
 _KEYWORDS = {*_POWER, *_CALLED, "not", "for", "in", "if", "then", "else", "true", "false"}
 _SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60), "h": Fraction(3600)}
-_MAX_DEPTH = 60
+_MAX_DEPTH = 200
 
 
 def read(
@@ -65,6 +65,8 @@ def parse(
     found = reader.whole()
     if reader.peek():
         raise LanguageError(f"`{reader.peek()}` is not expected here")
+    if found.kind is Kind.LABEL:
+        raise LanguageError("labels stand where nothing is compared with them")
     return found
 
 
@@ -133,6 +135,10 @@ class _Reader:
         yes = self.whole()
         self.take("else")
         no = self.whole()
+        if {yes.kind, no.kind} == {Kind.LABEL}:  # of which enum tells what it is compared with
+            return Node("if", Kind.LABEL, (asked, yes, no))
+        if {Kind.ENUM, Kind.LABEL} & {yes.kind, no.kind}:
+            return Node("if", Kind.ENUM, (asked, yes, no), sort=_labelled(yes, no))
         conditions = {Kind.CONDITION} & {yes.kind, no.kind}
         as_needed = as_condition if conditions else as_number
         kind = Kind.CONDITION if conditions else Kind.NUMBER
@@ -201,12 +207,14 @@ class _Reader:
             sort = self.sorts.get(word, Sort())
             return Node("now", sort.kind, name=self.names[word], sort=sort)
         if word in self.labels:
-            raise LanguageError(f"the label `{word}` stands where nothing is compared with it")
+            return Node("label", Kind.LABEL, name=word)
         raise LanguageError(f"`{word}` is not known")
 
     def _of_name(self, word: str) -> Node:
         read_of = self._name(self.take())
         self.take(")")
+        if read_of.kind is Kind.LABEL:
+            raise LanguageError(f"`{word}` is asked of a variable, and `{read_of.name}` is a label")
         if word == "prev":
             return Node(word, read_of.kind, name=read_of.name, sort=read_of.sort)
         if word == "rate":
@@ -237,10 +245,9 @@ class _Reader:
     def _of_conditions(self, word: str) -> Node:
         limit = Fraction(0)
         if word != "count":
-            told = self.take()
-            if not told.isdigit():
-                raise LanguageError(f"{word} begins with a whole number, not `{told}`")
-            limit = Fraction(told)
+            limit = Fraction(self._amount())
+            if limit.denominator != 1:
+                raise LanguageError(f"{word} begins with a whole number, not `{limit}`")
             self.take(",")
         parts = tuple(as_condition(part) for part in self._listed())
         return Node(word, Kind.NUMBER if word == "count" else Kind.CONDITION, parts, constant=limit)
@@ -262,21 +269,14 @@ class _Reader:
 
     def _chain(self, first: Node) -> Node:
         signs: list[str] = []
-        parts: list[Node | str] = [first]
+        parts = [first]
         while self.peek() in _COMPARISONS:
             signs.append(self.take())
-            parts.append(self._side())
-        if all(isinstance(p, Node) and p.kind is not Kind.ENUM for p in parts):
-            numbers = tuple(as_number(p) for p in parts if isinstance(p, Node))
-            return Node("compare", Kind.CONDITION, numbers, signs=tuple(signs))
+            parts.append(self.expression(_COMPARE))
+        if not any(part.kind in {Kind.ENUM, Kind.LABEL} for part in parts):
+            return Node("compare", Kind.CONDITION, tuple(map(as_number, parts)), signs=tuple(signs))
         pairs = [_alike(*pair) for pair in zip(signs, parts, parts[1:], strict=False)]
         return pairs[0] if len(pairs) == 1 else _joined("and", pairs)
-
-    def _side(self) -> Node | str:
-        """What stands behind a comparison: a label too."""
-        if self.peek() in self.labels and self.peek() not in self.names:
-            return self.take()
-        return self.expression(_COMPARE)
 
     def _member(self, left: Node) -> Node:
         self.take("in")
@@ -289,7 +289,7 @@ class _Reader:
         return Node("in", Kind.CONDITION, (left,), among=tuple(among))
 
     def _item(self, left: Node) -> Fraction:
-        if left.kind is Kind.ENUM:
+        if left.kind is Kind.ENUM and left.op in READS:
             return _value(left, self.take())
         as_number(left)
         sign = -1 if self.peek() == "-" and self.take() else 1
@@ -331,23 +331,50 @@ def _joined(op: str, parts: list[Node]) -> Node:
     return left
 
 
-def _alike(sign: str, left: Node | str, right: Node | str) -> Node:
-    """An enum and a label, or two enums of the same labels: equal where their labels are."""
+def _alike(sign: str, left: Node, right: Node) -> Node:
+    """Enums, labels and choices of them: equal where their labels are."""
     if sign not in {"==", "!="}:
         raise LanguageError(f"enums have no order, `{sign}` says nothing of them")
-    if isinstance(left, str):
-        left, right = right, left
-    if isinstance(left, str) or left.kind is not Kind.ENUM:
-        raise LanguageError("a label is compared with what is no enum")
-    if isinstance(right, str):
-        same = Node("in", Kind.CONDITION, (left,), among=(_value(left, right),))
+    sort = _labelled(left, right)
+    plain = next((node for node in (left, right) if node.op == "label"), None)
+    if plain is not None:
+        same = _is(right if plain is left else left, plain.name)
+    elif all(node.sort.values == sort.values for node in (left, right) if node.kind is Kind.ENUM):
+        registers = tuple(_register(node, sort) for node in (left, right))  # one may hold what no label is
+        same = Node("compare", Kind.CONDITION, registers, signs=("==",))
     else:
-        if right.kind is not Kind.ENUM or right.sort.values.keys() != left.sort.values.keys():
-            raise LanguageError(f"`{left.name}` is compared with what has other labels")
-        same = _joined("or", [_both(left, right, label) for label in left.sort.values])
+        same = _joined("or", [_joined("and", [_is(left, one), _is(right, one)]) for one in sort.values])
     return same if sign == "==" else Node("not", Kind.CONDITION, (same,))
 
 
-def _both(left: Node, right: Node, label: str) -> Node:
-    sides = [Node("in", Kind.CONDITION, (side,), among=(_value(side, label),)) for side in (left, right)]
-    return _joined("and", sides)
+def _labelled(*nodes: Node) -> Sort:
+    """The labels that all of some enums have; raises `LanguageError` where there are none, or unlike ones."""
+    sorts = [node.sort for node in nodes if node.kind is Kind.ENUM]
+    if not sorts or any(sort.values.keys() != sorts[0].values.keys() for sort in sorts):
+        raise LanguageError("what is compared has other labels, or is no enum")
+    for label in (part.name for node in nodes for part in node.walk() if part.op == "label"):
+        if label not in sorts[0].values:
+            raise LanguageError(f"`{label}` is no label of what it is compared with")
+    if any(node.kind not in {Kind.ENUM, Kind.LABEL} for node in nodes):
+        raise LanguageError("an enum is compared with what is none")
+    return sorts[0]
+
+
+def _is(node: Node, label: str) -> Node:
+    """Whether an enum, a label or a choice of them is this label."""
+    if node.op == "if":
+        asked, yes, no = node.parts
+        return Node("if", Kind.CONDITION, (asked, _is(yes, label), _is(no, label)))
+    if node.kind is Kind.LABEL:
+        return Node("truth", Kind.CONDITION, constant=Fraction(node.name == label))
+    return Node("in", Kind.CONDITION, (node,), among=(_value(node, label),))
+
+
+def _register(node: Node, sort: Sort) -> Node:
+    """The register value of an enum, a label or a choice of them."""
+    if node.op == "if":
+        asked, yes, no = node.parts
+        return Node("if", Kind.NUMBER, (asked, _register(yes, sort), _register(no, sort)))
+    if node.kind is Kind.LABEL:
+        return Node("number", Kind.NUMBER, constant=sort.values[node.name])
+    return replace(node, kind=Kind.NUMBER)

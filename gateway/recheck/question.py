@@ -92,6 +92,7 @@ class Scene:
             {tag: count(error) for tag, error in self.errors.items()},
             {tag: count(value) for tag, value in self.question.proposal.items() if ("old", tag) in known},
             failed,
+            frozenset(self.unknowns.discrete),
         )
 
 

@@ -16,7 +16,7 @@ from gateway.recheck.tree import Kind, LanguageError, Node, Row, Sort
 
 Range = tuple[Fraction, Fraction]
 Scalar = str | int | Fraction
-_RAMP = re.compile(r"ramp\(\s*(-?[\d.]+)\s*,\s*([\d.]+)\s*\)")
+_RAMP = re.compile(r"\s*ramp\(\s*([-+]?[\d.]+)\s*,\s*([\d.]+)\s*\)\s*")
 _KINDS = {"real": Kind.NUMBER, "int": Kind.NUMBER, "bool": Kind.BOOLEAN, "enum": Kind.ENUM}
 _SOURCES_KEPT = 32
 _MOST_STATES = 16
@@ -131,7 +131,8 @@ class Source:
 def read_source(text: str) -> Source:
     """The module in a source text; raises `LanguageError` for anything this reader does not understand."""
     try:
-        return _Book(json.loads(text, parse_float=Fraction, object_pairs_hook=_no_doubles)).source()
+        plain = text.removeprefix("\ufeff")  # a mark of the byte order says nothing of the module
+        return _Book(json.loads(plain, parse_float=Fraction, object_pairs_hook=_no_doubles)).source()
     except (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError) as exc:
         raise LanguageError(f"the module cannot be read: {exc!r}") from exc
 
@@ -206,7 +207,9 @@ class _Book:
             requirements=[self.requirement(c) for c in raw["constraints"]],
             safe_set=self.set_of("safe_set"),
             terminal=self.set_of("terminal"),
-            horizon=int(raw.get("horizon", any(raw.get(k) for k in ("dynamics", "safe_set", "terminal")))),
+            horizon=int(any([trees, *(raw.get(k) for k in ("safe_set", "terminal"))]))
+            if raw.get("horizon") is None
+            else int(raw["horizon"]),
             orders=[self.order(entry) for entry in raw.get("sequences", ())],
             backup=[self.move(entry) for entry in raw.get("backup", ())],
             cases=raw.get("cases", ()),
@@ -253,15 +256,19 @@ class _Book:
                 values[entry["state"]],
                 duration(entry.get("min") or "0 s"),
                 duration(entry["max"]) if entry.get("max") is not None else None,
-                frozenset(
-                    values[label]
-                    for label in entry.get("next") or [after[entry["state"]]]
-                    if label is not None
-                ),
+                frozenset(values[label] for label in _following(entry, after)),
             )
             for entry in listed
         }
         return Order(str(raw["id"]), str(raw.get("kind", "standard")), self.names[name], states)
+
+
+def _following(entry: Mapping[str, Any], after: Mapping[str, str | None]) -> Sequence[str]:
+    """What may follow a state: what it says, be it nothing, else the one behind it."""
+    if entry.get("next") is not None:
+        return list(entry["next"])
+    default = after[entry["state"]]
+    return [] if default is None else [default]
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -318,8 +325,10 @@ def _quantity(tag: str, raw: Mapping[str, Any], sort: Sort) -> Quantity:
 
 
 def _move(raw: Scalar, sort: Sort) -> str:
+    if isinstance(raw, str) and raw in sort.values:  # a label may be called `hold`
+        return str(sort.values[raw])
     if raw == "hold" or (isinstance(raw, str) and _RAMP.fullmatch(raw)):
-        return str(raw)
+        return str(raw).strip()
     return str(value_of(raw, sort))
 
 

@@ -19,6 +19,7 @@ class Kind(Enum):
     CONDITION = "a condition"
     BOOLEAN = "a boolean"
     ENUM = "an enum"
+    LABEL = "a label"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ class Walker:
     errors: Mapping[str, int]  # of the sensors, in the unit
     proposal: Mapping[str, int]
     failed: Callable[[Rule, Fraction, Units], None]
+    stepping: Collection[str] = ()  # tags that have no values between two of theirs
     snapshot: list[Rule] = field(init=False)
     always: list[Rule] = field(init=False)
     as_before: list[Rule] = field(init=False)  # what the values in force must keep too
@@ -151,6 +152,7 @@ class _Run:
     acting: Acting = field(init=False)
     finer: int = 1  # units now per unit of the course
     roaming: list[tuple[int, Sequence[int], Sequence[int]]] = field(default_factory=list)
+    stepping: Collection[int] = ()  # places of what stays until it is another value
     disturbing: list[tuple[int, Sequence[int]]] = field(default_factory=list)
 
     def begin(self) -> None:
@@ -171,6 +173,9 @@ class _Run:
             for tag, path in course.paths.items()
             if ("now", tag) in layout.places and layout.places["now", tag] not in moving
         ]
+        self.stepping = {
+            layout.places["now", tag] for tag in self.walker.stepping if ("now", tag) in layout.places
+        }
         self.disturbing = [
             (layout.places["now", name], values)
             for name, values in course.disturbances.items()
@@ -244,7 +249,7 @@ class _Run:
             self.e[place] = value
         for place, path, _ in self.roaming:
             way = path[k + 1] - path[k]
-            gone = abs(way) * share.numerator // share.denominator
+            gone = 0 if place in self.stepping else abs(way) * share.numerator // share.denominator
             self.e[place] = (path[k] + (gone if way >= 0 else -gone)) * self.finer
         if at == self.switch:
             self.judge(self.walker.as_before, self.old, at)

@@ -1,13 +1,19 @@
-"""What a rule of a certificate demands, in the words of the module that has it."""
+"""What a rule of a certificate demands, in the words of the module that has it.
+
+A certificate gives the answer of each row of checks as a symbol of its own, so here it is read as it is told.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 from gateway.recheck.declared import allowed, out_of_order
 from gateway.recheck.language import Evaluate
+from gateway.recheck.numbers import function_of
 from gateway.recheck.source import Order, Source
+from gateway.recheck.tree import Kind, Node
 
 Point = Mapping[str, Fraction]
 
@@ -17,10 +23,15 @@ def words(source: Source, rule: str) -> Evaluate | None:
     module, _, own = rule.partition("/")
     if module != source.id:
         return None
-    named = {r.id: r.holds for r in source.requirements}
-    named |= {f"safe_set[{n}]": r.holds for n, r in enumerate(source.safe_set, start=1)}
-    named |= {r.id: r.holds for r in source.terminal}
-    return named.get(own) or _declared(source, own)
+    trees = {r.id: r.tree for r in (*source.requirements, *source.safe_set, *source.terminal)}
+    return function_of(_as_told(trees[own])) if own in trees else _declared(source, own)
+
+
+def _as_told(node: Node) -> Node:
+    """A demand in which the answer of each row of checks (`for`) is read as `lasted MODULE/words SECONDS`."""
+    if node.row is not None:
+        return Node("lasted", Kind.CONDITION, name=node.row.name)
+    return replace(node, parts=tuple(map(_as_told, node.parts)))
 
 
 def order_rules(source: Source, order: Order) -> Iterator[str]:

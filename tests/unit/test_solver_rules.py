@@ -191,6 +191,17 @@ def test_a_gap_of_more_than_ten_steps_is_as_a_start() -> None:
     assert after(checks(held), *row(10), replace(HIGH, at=NOW + 21)) == "Refused"
 
 
+# What stands before a `for` is about the past; a person is told the rule as it is written.
+@pytest.mark.parametrize(
+    "text", ["prev(p) > 50 for 10 s", "(prev(p) > 50 or prev(h)) for 10 s", "l > 3 for 10 s"]
+)
+def test_a_violated_rule_with_for_is_told_in_its_own_words(text: str) -> None:
+    verdict = judged(small(text), Plant()).verdict
+
+    assert isinstance(verdict, Refused)
+    assert f"`{text}`" in verdict.counterexample.text
+
+
 def test_where_the_error_leaves_a_condition_open_both_answers_count() -> None:
     edge = [replace(HIGH, l=3.0, at=NOW + k) for k in range(0, 13, 2)]  # 2.9895 to 3.0105
 

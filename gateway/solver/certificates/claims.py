@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -113,8 +113,15 @@ class Scene:
         return self.plan.rules[duty.rule]
 
     def premises(self, names: Iterable[str]) -> dict[str, Range]:
-        """Intervals of symbols, rounded outward as in the check."""
-        found = Boxes(self.rules, self.plan).box(self.facts, self.claim.action, sorted(names))
+        """Intervals of symbols, rounded outward as in the check.
+
+        Also of some that no duty of the plan asks for: what a rule's words name may cancel out in its forms.
+        """
+        wanted = sorted(names)
+        plan = self.plan
+        if not set(wanted) <= set(plan.symbols):
+            plan = replace(plan, symbols=tuple(sorted({*plan.symbols, *wanted})))
+        found = Boxes(self.rules, plan).box(self.facts, self.claim.action, wanted)
         return {name: (Fraction(low, SCALE), Fraction(high, SCALE)) for name, (low, high) in found.items()}
 
     def choices(self) -> dict[str, tuple[Fraction, ...]]:

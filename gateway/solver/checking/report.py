@@ -10,7 +10,7 @@ from gateway.core.decision import Counterexample, Violated
 from gateway.core.tag import TagId
 from gateway.solver.checking.condense import Duty, Plan
 from gateway.solver.language.evaluate import number, truth
-from gateway.solver.language.syntax import Chain, Expr, Label, Number, Ref, children, references
+from gateway.solver.language.syntax import Chain, Expr, For, Label, Number, Ref, children, references
 from gateway.solver.language.typecheck import Declared, difference_unit
 from gateway.solver.rules.ruleset import Rule, RuleSet
 
@@ -26,7 +26,12 @@ class Shown:
         """As verdicts carry it."""
         f = self.finding
         return Counterexample(
-            module=f.module, constraint=f.constraint, margin=f.margin, assignment=f.witness, text=self.text
+            module=f.module,
+            constraint=f.constraint,
+            margin=f.margin,
+            assignment=f.witness,
+            text=self.text,
+            unit=f.unit,
         )
 
 
@@ -98,7 +103,12 @@ def quantity(value: Fraction, unit: str) -> str:
 
 
 def _false_part(tree: Expr, point: Mapping[str, Fraction]) -> Chain | None:
-    """The last comparison that is false, alone: the one a person reads as the demand."""
+    """The last comparison that is false, alone: the one a person reads as the demand.
+
+    What stands before a `for` is about the past as well, and false or not by itself says nothing.
+    """
+    if isinstance(tree, For):
+        return None
     if isinstance(tree, Chain):
         for op, left, right in zip(tree.ops, tree.operands, tree.operands[1:], strict=False):
             pair = Chain(0, (op,), (left, right))
