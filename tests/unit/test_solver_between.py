@@ -72,3 +72,11 @@ def test_s16_readings_that_contradict_its_rate_give_the_hull_of_both() -> None:
     known = between(("10", "11"), ("13", "14"), "0")
 
     assert known.mean(Fraction(0), Fraction(4)) == known.hull(Fraction(0), Fraction(4)) == span("11", "13")
+
+
+@pytest.mark.parametrize(("rate", "hull"), [("3", ("4", "16")), ("1/2", ("9", "11"))])
+def test_s16_the_faster_it_may_move_the_farther_it_may_have_been(rate: str, hull: Ends) -> None:
+    known = between(("10", "10"), ("10", "10"), rate)
+
+    assert known.hull(Fraction(0), Fraction(4)) == span(*hull)
+    assert known.hull(Fraction(0), Fraction(2)) == span(*hull)
