@@ -16,6 +16,11 @@ _A_SETTING = "Z3 gives the same answers with either setting, with one sooner"
 _FOR_PEOPLE = "a name that people read in logs and task lists"
 _ANY_OTHER = "only whether the count is another one is looked at"
 _ALWAYS_TOLD = "something speaks against it before it is given up"
+_NO_TIME = "a piece of no time changes nothing"
+_FINENESS = "into how many pieces a time is cut is tuned: fewer are wider, never narrower"
+_SAME_END = "both are the same then"
+_UNREAD = "nothing looks at it there"
+_ONLY_COMPARED = "it is compared with what was made the same way, and not read"
 _ROOM = "Z3 is told how many there are; room for one more is not looked at"
 
 SPARED: dict[str, dict[str, str]] = {
@@ -49,6 +54,28 @@ SPARED: dict[str, dict[str, str]] = {
     "solver/checking/restrain": {
         "step = least if wanted.value > old else -least [Gt -> GtE]": _NO_CHANGE,
         "found = toward(variable, old + step, old + 2 * step) [2 -> 3]": _ONE_SIDE,
+    },
+    "solver/checking/motion": {
+        "_MOST_PIECES = 8  # of the time since the last check, by what was in force [8 -> 9]": _FINENESS,
+        "moments = [seconds, *cuts[: _MOST_PIECES - 1], Fraction(0)] [Sub -> Add]": _FINENESS,
+        "moments = [seconds, *cuts[: _MOST_PIECES - 1], Fraction(0)] [1 -> 2]": _FINENESS,
+        "if seconds > TOLD_S: [Gt -> GtE]": _NO_TIME,
+        "cuts = sorted({ago for told in ceased.values() for _, ago in told if 0 < ago < seconds}, "
+        "reverse=True) [Lt -> LtE]": _NO_TIME,
+    },
+    "solver/rules/around": {
+        "alone = RuleSet.of([module], 0) [0 -> 1]": _UNREAD,
+    },
+    "solver/rules/standing": {
+        "found = {\"step\": str(rules.modules[0].step)} ['step' -> 'step~']": _ONLY_COMPARED,
+        "form = \"\" if moves is None else form_text(moves) ['' -> '~']": _ONLY_COMPARED,
+    },
+    "solver/monitor/envelope": {
+        "return (low, high) if low <= high else (high, low) [LtE -> Lt]": _SAME_END,
+    },
+    "pipeline/decide": {
+        "LIST_COSTS = 4  # times the first answer: it is made once more, and up to seven others with it "
+        "[4 -> 5]": _A_BUDGET,
     },
     "pipeline/repairs": {
         "self._kept[value.tag] = (1 if difference > 0 else -1, now) [Gt -> GtE]": _NO_CHANGE,

@@ -49,6 +49,8 @@ TESTS = {
     "solver/checking/restrain": solver("restrain", "repair"),
     "solver/checking/motion": solver("motion", "readings_apart"),
     "solver/checking/together": solver("together"),
+    "solver/monitor/envelope": solver("between"),
+    "solver/monitor/readings": solver("moments"),
     "solver/rules/joining": solver("joining"),
     "solver/rules/around": solver("around"),
     "solver/rules/standing": (CARRIED,),
