@@ -197,7 +197,7 @@ class House:
         )
         socket_path = run_dir(config) / "o3.sock"
         self.link = LinkServer(socket_path, asks.answer, self._snapshot, self.access.allowed_uids)
-        self.northbound = northbound_services(config, socket_path, clock)
+        self.northbound = northbound_services(config, socket_path, clock, self.link.unread_s)
         settings = mqtt_settings(config)
         decide = partial(_decide_for_mqtt, asks)
         wide = wide_integers(self.store.definitions)
@@ -312,8 +312,8 @@ class House:
         if self.mqtt is not None:
             parts.append(self.mqtt.health())
         for service in self.northbound:
-            alive = service.statistics().pid is not None
-            parts.append(PartHealth(service.name, alive, "ok" if alive else "is being restarted"))
+            problem = service.statistics().problem
+            parts.append(PartHealth(service.name, not problem, problem or "ok"))
         if self.state.problem:
             parts.append(PartHealth("state", ok=False, text=self.state.problem))
         return parts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,8 +15,13 @@ from gateway.core.errors import ConfigError, cause
 from gateway.supervision.service import ServiceProcess
 
 
-def northbound_services(config: GatewayConfig, socket_path: Path, clock: Clock) -> list[ServiceProcess]:
-    """One supervised child for each northbound front end that is configured."""
+def northbound_services(
+    config: GatewayConfig, socket_path: Path, clock: Clock, unread_s: Callable[[int], float]
+) -> list[ServiceProcess]:
+    """One supervised child for each northbound front end that is configured.
+
+    `unread_s` says for how long a process has not read what the internal port sent it.
+    """
     services: list[ServiceProcess] = []
     if config.opcua is not None:
         settings = _opcua_settings(config, socket_path.with_name("opcua.json"))
@@ -26,6 +31,7 @@ def northbound_services(config: GatewayConfig, socket_path: Path, clock: Clock) 
                 "gateway.protocols.opcua",
                 lambda: ("--link", str(socket_path), "--config", str(settings), "--parent", str(os.getpid())),
                 clock,
+                unread_s,
             )
         )
     if config.web is not None:
@@ -39,7 +45,7 @@ def northbound_services(config: GatewayConfig, socket_path: Path, clock: Clock) 
             "--parent",
             str(os.getpid()),
         )
-        services.append(ServiceProcess("o3-web", "gateway.web", lambda: arguments, clock))
+        services.append(ServiceProcess("o3-web", "gateway.web", lambda: arguments, clock, unread_s))
     return services
 
 

@@ -112,6 +112,7 @@ class LinkServer:
         self._writers: set[asyncio.StreamWriter] = set()
         self._stopped = False
         self._silent_s, self._told_after = silent_s, 0.0
+        self._unread: dict[asyncio.StreamWriter, tuple[int, float]] = {}  # whose Feed waits, and since when
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
@@ -152,6 +153,11 @@ class LinkServer:
         """Hand an item to every subscriber; never blocks."""
         for subscriber in self._subscribers:
             subscriber.put(item)
+
+    def unread_s(self, pid: int) -> float:
+        """For how long a process has left unread what a Feed sent it; 0 where it reads, or has no Feed."""
+        now = asyncio.get_running_loop().time()
+        return max((now - since for feed, since in self._unread.values() if feed == pid), default=0.0)
 
     def statistics(self) -> LinkStatistics:
         """Counters since start."""
@@ -210,7 +216,7 @@ class LinkServer:
                 log.warning("frame_refused", pid=peer.pid, problem=str(exc))
                 return feeds
             if isinstance(message, Subscribe):
-                feeds.append(tasks.create_task(self._feed(writer), name=f"feed-{message.client}"))
+                feeds.append(tasks.create_task(self._feed(writer, peer.pid), name=f"feed-{message.client}"))
             else:
                 await slots.acquire()
                 tasks.create_task(self._one_ask(message, peer, writer, slots), name=f"ask-{message.verb}")
@@ -226,7 +232,7 @@ class LinkServer:
         finally:
             slots.release()
 
-    async def _feed(self, writer: asyncio.StreamWriter) -> None:
+    async def _feed(self, writer: asyncio.StreamWriter, pid: int) -> None:
         subscriber = _Subscriber()
         self._subscribers.add(subscriber)
         subscriber.wake.set()
@@ -236,9 +242,12 @@ class LinkServer:
                 if subscriber.resync:
                     self._resyncs += 1
                 writer.write(frame(self._encoder.encode(subscriber.take(self._snapshot))))
+                self._unread[writer] = pid, asyncio.get_running_loop().time()
                 await writer.drain()
+                del self._unread[writer]
                 await asyncio.sleep(_BATCH_PERIOD_S)
         finally:
+            self._unread.pop(writer, None)
             self._subscribers.discard(subscriber)
             self._dropped += subscriber.dropped
 

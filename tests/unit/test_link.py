@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from gateway.core.errors import ConfigError, LinkBrokenError
 from gateway.link.client import LinkClient
-from gateway.link.messages import Answer, Ask, FeedBatch, FeedItem, TagState
+from gateway.link.messages import Answer, Ask, FeedBatch, FeedItem, Subscribe, TagState
 from gateway.link.server import LinkServer, Peer, own_uids
 from gateway.supervision.frames import frame, read_frame
 
@@ -180,3 +180,18 @@ async def test_a_crowd_is_turned_away_in_one_line_of_the_log_and_others_serve_on
             writer.close()
         await asyncio.gather(*ends)
         await first.aclose()
+
+
+async def test_a_feed_that_is_not_read_is_known_by_its_process(tmp_path: Path) -> None:
+    path, body = tmp_path / "o3.sock", "x" * 4_000_000
+    server = server_at(path, [TagState(id="A", value=body, status=0, source_ts_ns=None, server_ts_ns=1)])
+    async with server.listening(), asyncio.timeout(60):
+        reader, writer = await raw(path)
+        writer.write(frame(msgspec.msgpack.encode(Subscribe(client="slow"))))
+        while server.unread_s(os.getpid()) < 0.05:  # noqa: ASYNC110  # a peer that does not read has no event
+            await asyncio.sleep(0.01)
+        assert server.unread_s(os.getpid() + 1) == 0.0
+        assert len(await read_frame(reader)) > 4_000_000
+        while server.unread_s(os.getpid()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        writer.close()

@@ -1,0 +1,6 @@
+"""A child that does nothing until a signal ends it."""
+
+import signal
+
+if __name__ == "__main__":
+    signal.pause()
