@@ -18,10 +18,11 @@ from gateway.core.decision import (
 )
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.core.quality import StatusCode
-from gateway.core.tag import TagId, TagValue, exact
+from gateway.core.tag import TagId, TagValue
 from gateway.pipeline.history import OutputHistory
 from gateway.recheck.check import recheck
-from gateway.recheck.recorded import Recorded, premises, question
+from gateway.recheck.evidence import box_of, recorded_of
+from gateway.recheck.recorded import premises, question
 from gateway.recheck.tree import LanguageError
 from gateway.solver.checking.terms import Budget
 from gateway.solver.rules.ruleset import RuleSet
@@ -30,7 +31,6 @@ from gateway.solver.workers.check import Checks
 from tests.unit.falsifier_plant import Plant
 
 PATIENT = Budget(timeout_ms=20_000)
-MICRO = 1_000_000
 Readings = Mapping[str, tuple[float | int, Fraction]]  # by name, the value and when it was read
 
 
@@ -187,41 +187,16 @@ def _fallen(result: CheckResult, request: CheckRequest) -> tuple[Mapping[str, Fr
 
 def second_opinion(rules: Rules, decided: Decided, carried: StateSet | None, samples: int, seed: int) -> str:
     """What the independent checker has against what was permitted; empty where it has nothing to say."""
-    request = decided.stands_on
-    backup = decided.by == "backup"
-    before = request.carried
-    recorded = Recorded(
-        readings={
-            tag: exact(v.value) for tag, v in request.inputs.items() if not isinstance(v.value, str | None)
-        },
-        age_s={tag: _down(request.taken_at - v.confirmed_at) for tag, v in request.inputs.items()},
-        history={
-            tag: [(entry.value, _down(entry.ceased_s_ago)) for entry in entries]
-            for tag, entries in request.history.items()
-        },
-        held_s={} if backup else {tag: _up(seconds) for tag, seconds in request.held_s.items()},
-        written={name.upper(): value for name, value in decided.written.items()},
-        hold_s=_down(max(0.0, request.hold_s - request.effect_delay_s)),
-        effect_delay_s=_down(request.effect_delay_s),
-        carried=None if before is None else {t: (i.low, i.high) for t, i in before.intervals.items()},
-        gap_s=_down(request.taken_at - before.at) if before is not None else Fraction(0),
-        kept=None if carried is None else {t: (i.low, i.high) for t, i in carried.intervals.items()},
-    )
+    kept = None if carried is None else box_of(carried)
+    written = {name.upper(): value for name, value in decided.written.items()}
+    recorded = recorded_of(decided.stands_on, written, as_backup=decided.by == "backup", kept=kept)
     try:
         known = premises(rules.texts, recorded)
-        if known.contradict:
-            return ""
+        if known.contradict or known.unusable:
+            return ""  # it knows no counts, and says of itself that it cannot judge then
         report = recheck(rules.texts, question(recorded, known), samples=samples, seed=seed)
     except LanguageError:
         return ""
     said = [f"`{name}` can be violated" for name in sorted(report.violated)]
     said += [f"the state set leaves out values of `{tag}`" for tag in known.left_out]
     return "; ".join(said)
-
-
-def _down(seconds: float) -> Fraction:
-    return Fraction(int(seconds * MICRO), MICRO)
-
-
-def _up(seconds: float) -> Fraction:
-    return Fraction(-int(-seconds * MICRO // 1), MICRO)

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Literal
 
 from gateway.core.decision import Refused, Repaired
+from gateway.core.ports import StateSet
 from tests.unit.falsifier_gateway import Decided, Gateway, Rules, second_opinion
 from tests.unit.falsifier_judge import EVER, Found, Judge
 from tests.unit.falsifier_plant import Output, Plant
@@ -78,7 +79,7 @@ class Loop:
     def __init__(
         self, rules: Sequence[Rules], seed: int, trouble: Trouble, *, opinions: float = 0.02
     ) -> None:
-        """`rules`: those in force at first, then tighter ones; `opinions`: how often a second judge is asked."""
+        """`rules`: those in force at first, then tighter ones; `opinions`: share judged by a second judge."""
         self.dice = random.Random(seed)  # noqa: S311  repeatable
         self.rules, self.trouble, self.opinions = list(rules), trouble, opinions
         self.plant: Plant = rules[0].plant
@@ -166,8 +167,9 @@ class Loop:
         memo[id(self.rules)] = self.rules
         other: Loop = copy.deepcopy(self, memo)
         latest = plant.hold + PATIENCE
-        effect = other._some(plant.delay)  # noqa: SLF001  its own twin
+        effect = other._some(plant.delay)
         falls = dice.choice((effect, plant.hold, latest, effect + self._some(latest - effect)))
+        other.plc.polled = lambda: None  # nobody looks any more
         other.player.mood, other.plc.pace = "greedy", dice.choice(PACES)
         other.plc.until(now + effect)
         other.plc.take(decided.written)
@@ -217,7 +219,7 @@ class Loop:
         self.calm = self.calm and event.kind in {"takes effect", "confirmed"}
         match event.kind:
             case "takes effect" if not self.local_left and not (
-                self.plc.falling and self.plc.fell_at >= began  # it went its way meanwhile, and nobody saw
+                self.plc.falling and self.plc.fell_at > began  # it went its way meanwhile, and nobody saw
             ):
                 self.plc.take(decided.written)
             case "confirmed" if not self.local_left and not self.plc.falling:
@@ -301,19 +303,13 @@ class Loop:
 
     def _judged(self, decided: Decided, wanted: Values, now: Fraction, *, armed: bool) -> None:
         """What must be true of a decision whatever follows."""
-        judge, tally, truth = self.judge, self.tally, self.truth
+        judge, tally = self.judge, self.tally
         tally.by[decided.by or "nothing"] += armed
         if decided.undetermined:
             tally.undetermined[decided.undetermined.split(":")[0][:60]] += 1
             if "broken assumption" in decided.undetermined or "disagree" in decided.undetermined:
                 judge.tell("undetermined though nothing is wrong", decided.undetermined)
-        if decided.state is not None:
-            for name, value in truth.state.items():
-                tag = next(t for t in decided.state.intervals if t.lower() in {name, f"first.{name}"})
-                interval = decided.state.intervals[tag]
-                if not interval.low <= value <= interval.high:
-                    told = f"{float(value)} is not in {float(interval.low)} to {float(interval.high)}"
-                    judge.tell(f"the state set leaves out `{name}`", told)
+        self._in_the_state_set(decided.state)
         plant = self.gateway.rules.plant
         if armed and self.calm and decided.by in {"", "recovery"}:
             tally.cornered[decided.by or "nothing"] += 1
@@ -333,6 +329,16 @@ class Loop:
         self._note(
             f"{'' if armed else 'not armed, '}wanted {_said(wanted)}: {decided.by} {_said(decided.written)}"
         )
+
+    def _in_the_state_set(self, state: StateSet | None) -> None:
+        if state is None:
+            return
+        for name, value in self.truth.state.items():
+            tag = next(t for t in state.intervals if t.lower() in {name, f"first.{name}"})
+            interval = state.intervals[tag]
+            if not interval.low <= value <= interval.high:
+                told = f"{float(value)} is not in {float(interval.low)} to {float(interval.high)}"
+                self.judge.tell(f"the state set leaves out `{name}`", told)
 
     def _note(self, what: str) -> None:
         self.trace.append(f"{float(self.truth.now):.4f} {_said(self.truth.values())} | {what}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -87,6 +87,7 @@ class Plant:
     delay: Fraction = Fraction(1, 4)
     period: Fraction = Fraction(1)
     about: str = ""
+    given: Mapping[str, Any] | None = None  # the module as it was found, in place of the one that is made
 
     def error(self, seen: Seen) -> Fraction:
         """The widest that a module in force states."""
@@ -103,8 +104,11 @@ class Plant:
 
     def tags(self) -> dict[TagId, TagDefinition]:
         """Definitions of the tags; of states nobody measures there are none."""
+        told = self.given["variables"] if self.given is not None else {}
+        units = {name: declared.get("unit", "") for name, declared in told.items()}
         found = [_tag(s.name, s.sort, s.scale, s.deadband) for s in self.seen if not s.hidden]
         found += [_tag(o.name, o.sort, o.scale, Fraction(0), writable=True) for o in self.outputs]
+        found = [replace(d, unit=units.get(d.id.lower(), "")) for d in found]
         return {d.id: d for d in found}
 
     def modules(self) -> list[Module]:
@@ -116,6 +120,8 @@ class Plant:
         return [compile_module(json.dumps(d).encode(), f"{name}.json", tags) for name, d in texts]
 
     def document(self, revision: int = 1) -> dict[str, Any]:
+        if self.given is not None:
+            return dict(self.given)
         found: dict[str, Any] = {
             "id": "first",
             "revision": revision,

@@ -24,7 +24,7 @@ class Plc:
 
     def __init__(self, truth: Truth, judge: Judge, dice: random.Random, polled: Callable[[], None]) -> None:
         """`polled`: working values are read back, now; no change of the fallback is missed between two."""
-        self._truth, self._judge, self._dice, self._polled = truth, judge, dice, polled
+        self._truth, self._judge, self._dice, self.polled = truth, judge, dice, polled
         self._seen = {s.name: s for s in truth.plant.seen}
         self.falling, self.fell_at = False, Fraction(0)
         self.pace: Fraction | None = None  # of its ramps, of a full step's; None: now so, now so
@@ -50,18 +50,22 @@ class Plc:
         if not self.falling:
             self.falling, self.fell_at = True, self._truth.now
             self._next_move = self._truth.now
+            self._moves_due()
 
     def until(self, at: Fraction) -> None:
         """Time passes up to a moment."""
         while self._truth.now < at:
-            if self.falling and self._next_move <= self._truth.now:
-                self._plan()
-            while self._moves and self._moves[0][0] <= self._truth.now:
-                self._polled()
-                self.put(self._moves.pop(0)[1])
             ends = [at, *(m for m, _ in self._moves[:1]), *([self._next_move] if self.falling else [])]
             for _ in self._truth.advance(min(ends) - self._truth.now):
                 self._judge.look()
+            self._moves_due()
+
+    def _moves_due(self) -> None:
+        if self.falling and self._next_move <= self._truth.now:
+            self._plan()
+        while self._moves and self._moves[0][0] <= self._truth.now:
+            self.polled()
+            self.put(self._moves.pop(0)[1])
 
     def _plan(self) -> None:
         """What it does in the step that begins."""
