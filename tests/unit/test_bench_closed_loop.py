@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -12,8 +13,10 @@ import pytest
 from gateway.core.decision import CheckResult, Counterexample, Refused
 from gateway.core.ports import CheckRequest, StateSet
 from gateway.plantsim.tank import Outputs, TankState
+from gateway.solver.checking.terms import Budget
 from gateway.solver.modules.compile import compile_module
 from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.workers import check
 from gateway.solver.workers.check import Checks
 from tests.bench import __main__ as command
 from tests.bench.closed_loop import (
@@ -29,6 +32,7 @@ from tests.bench.policies import FillAndHeat, policy
 from tests.bench.report import Figure
 from tests.bench.simulator import demo, simulate
 from tests.bench.vertices import Known, unsafe_because
+from tests.unit.solver_demo import PATIENT
 
 NEAR_THE_BRIM = TankState(3.5, 45.0)
 CALM = Known(
@@ -61,6 +65,12 @@ class RefusesEverything:
             rule_set_digest="",
         )
         return result, None
+
+
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that pauses makes no verdict unknown: a run is the same on all of them."""
+    monkeypatch.setattr(check, "Budget", partial(Budget, timeout_ms=PATIENT.timeout_ms))
 
 
 def checks() -> Checks:

@@ -22,6 +22,7 @@ from tests.unit.solver_heaters import TERMINAL, heaters
 
 PROOFS = ROOT / "constraints" / "proofs.json"
 OUTPUTS = (PUMP, HEATER, MIXER)
+LONG_S = 900.0  # no machine is too slow for what can be proved
 
 
 # S1: the committed digest is worth only what a fresh proof says.
@@ -31,7 +32,7 @@ OUTPUTS = (PUMP, HEATER, MIXER)
 def test_s1_the_committed_proofs_are_proved_again(paths: tuple[Path, ...]) -> None:
     rules = rule_set(*(module(path) for path in paths))
 
-    proof = prove(rules)
+    proof = prove(rules, budget_s=LONG_S)
 
     assert proof.escape == ""
     assert proof.digest in read_proofs(PROOFS)
@@ -54,7 +55,7 @@ def test_s1_the_committed_proofs_are_proved_again(paths: tuple[Path, ...]) -> No
     ],
 )
 def test_s1_a_set_that_is_not_invariant_shows_the_escaping_state(old: str, new: str, names: str) -> None:
-    proof = prove(rule_set(module(BUFFER_TANK, (old, new))))
+    proof = prove(rule_set(module(BUFFER_TANK, (old, new))), budget_s=LONG_S)
 
     assert not proof.holds
     assert names in proof.escape
@@ -110,7 +111,7 @@ def test_the_command_notes_a_proof_and_refuses_what_is_not_invariant(
 def test_s1_s11_a_terminal_set_that_the_backup_never_leaves_arms_where_the_horizon_is_long_enough() -> None:
     rules = RuleSet.of((heaters(terminal=list(TERMINAL), horizon=8),), 1)
 
-    proof = prove(rules)
+    proof = prove(rules, budget_s=LONG_S)
 
     assert proof.escape == ""
     assert rules.armable(HEATERS, (proof.digest,), silence_s=79.0) == ""
@@ -134,7 +135,7 @@ def test_s1_s11_a_terminal_set_that_the_backup_never_leaves_arms_where_the_horiz
 def test_s1_a_terminal_set_that_is_left_shows_how(terminal: tuple[str, ...], backup: str, names: str) -> None:
     module = heaters(terminal=list(terminal), horizon=8, backup=[{"q1": backup}, {"q2": "ramp(0, 2)"}])
 
-    proof = prove(RuleSet.of((module,), 1))
+    proof = prove(RuleSet.of((module,), 1), budget_s=LONG_S)
 
     assert names in proof.escape
     assert proof.course[0].startswith("already in the set: t1 ")
