@@ -127,7 +127,7 @@ async def test_s17_where_the_rules_without_it_cannot_be_put_in_force_nothing_pas
 
 async def test_s25_a_wall_clock_ends_it_early_and_never_late(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    async with bench.overridden(600.0) as (_, overriding):
+    async with bench.overridden(600.0) as (registry, overriding):
         bench.clock.utc_now_ns -= 3_600_000_000_000
         bench.clock.advance(597.0)
         await overriding.settle()
@@ -137,7 +137,10 @@ async def test_s25_a_wall_clock_ends_it_early_and_never_late(tmp_path: Path) -> 
         assert bench.active[-1].overrides == ()
         await overriding.request(RAMP, "again", 600.0, "anna")
         await overriding.confirm(RAMP, "bert")
+        under = bench.active[-1].overrides
+        assert registry.overrides.overdue(under) == ""
         bench.clock.utc_now_ns += 601_000_000_000  # the machine slept, and its monotonic clock with it
+        assert "ended" in registry.overrides.overdue(under), "S17: nothing passes before the task has looked"
         await overriding.settle()
         assert bench.active[-1].overrides == ()
 

@@ -73,10 +73,10 @@ class OverrideBook:
     _owed: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)  # ends not yet on record
 
     def overdue(self, overrides: Iterable[Override]) -> str:
-        """Which of a rule set's overrides is over by now, in words; empty while all last (S17)."""
-        now = self.clock.monotonic()
+        """Which of a rule set's overrides is over by either clock, in words; empty while all last (S17)."""
+        now, utc_ns = self.clock.monotonic(), self.clock.utc_ns()
         for override in overrides:
-            if now >= self.ends.get(override, -math.inf):
+            if now >= self.ends.get(override, -math.inf) or utc_ns >= override.until_ns:
                 return (
                     f"the override of `{override.name}` ended, and the rules without it are not in force yet"
                 )
