@@ -100,12 +100,13 @@ class Writer:
         """A weight kept as float32."""
         return self.constant(name, self._weights[name])
 
-    def matmul(self, x: str, name: str) -> str:
-        """`x @ weights[name]`, the weight `[K, N]`."""
+    def matmul(self, x: str, name: str, by: float = 1.0) -> str:
+        """`x @ weights[name]` times `by`, the weight `[K, N]`; the graph multiplies once only."""
         weight = self._weights[name]
         if self._quantized_block is None:
-            return self.node("MatMul", x, self.constant(name, weight))
+            return self.node("MatMul", x, self.constant(name, weight * np.float32(by)))
         packed, scales = quantize_8bit(weight, self._quantized_block)
+        scales = scales * np.float32(by)
         if self._unfold:
             rows, columns = weight.shape
             found = unfolded(name, packed, scales, (rows, columns))
@@ -154,13 +155,13 @@ def _decoder(w: Writer, shape: Shape) -> onnx.GraphProto:
     ]
     outputs = [helper.make_tensor_value_info("logits", floats, ["B", "T", shape.vocabulary])]
     x = _embedding(w)
-    slots, allowed = _addressing(w, shape)
+    cache = _addressing(w, shape)
     for layer in range(shape.layers):
         for kind in ("keys", "values"):
             name = f"{kind}_{layer}"
             inputs.append(helper.make_tensor_value_info(name, floats, ["slots", shape.width]))
             outputs.append(helper.make_tensor_value_info(f"{name}_out", floats, ["slots", shape.width]))
-        x = _attention(w, shape, layer, x, slots, allowed)
+        x = _attention(w, shape, layer, x, cache)
         x = _feed_forward(w, layer, x)
     x = w.node("RMSNormalization", x, w.weight("norm"), axis=-1, epsilon=_EPSILON)
     w.node("Identity", w.matmul(x, "head"), out="logits")
@@ -176,38 +177,36 @@ def _embedding(w: Writer) -> str:
     return w.node("Add", here, step)
 
 
-def _addressing(w: Writer, shape: Shape) -> tuple[str, str]:
-    """Slots to gather `[B, S]`, and which of them each query may see `[B, 1, T, S]`."""
+def _addressing(w: Writer, shape: Shape) -> tuple[str, str, str]:
+    """Slots to write `[B, T, 1]` and to gather `[B, S]`; which of these each query may see `[B, 1, T, S]`."""
     within = w.constant("within_block", np.arange(shape.block, dtype=np.int64).reshape(1, 1, -1))
     starts = w.node("Unsqueeze", w.node("Mul", "block_table", w.scalar(shape.block)), w.integers(2))
     slots = w.node("Reshape", w.node("Add", starts, within), w.integers(0, -1))
     count = w.node("Squeeze", w.node("Shape", slots, start=1, end=2), w.integers(0))
     offsets = w.node("Range", w.scalar(0), count, w.scalar(1))
-    keys = w.node("Add", w.node("Unsqueeze", "first_positions", w.integers(1)), offsets)
-    distance = w.node(
-        "Sub",
-        w.node("Unsqueeze", "query_positions", w.integers(2)),
-        w.node("Unsqueeze", keys, w.integers(1)),
-    )
+    keys = w.node("Add", w.node("Unsqueeze", "first_positions", w.integers(1, 2, 3)), offsets)
+    distance = w.node("Sub", w.node("Unsqueeze", "query_positions", w.integers(1, 3)), keys)
     causal = w.node("GreaterOrEqual", distance, w.scalar(0))
     banded = w.node("Less", distance, w.scalar(shape.window))
-    return slots, w.node("Unsqueeze", w.node("And", causal, banded), w.integers(1))
+    new = w.node("Shape", w.node("Unsqueeze", "tokens", w.integers(2)))
+    return w.node("Reshape", "write_slots", new), slots, w.node("And", causal, banded)
 
 
-def _attention(w: Writer, shape: Shape, layer: int, x: str, slots: str, allowed: str) -> str:
-    heads, width = shape.heads, shape.width
+def _attention(w: Writer, shape: Shape, layer: int, x: str, cache: tuple[str, str, str]) -> str:
+    """Queries come scaled from their matrix: the runtime's vector kernel takes products by 1 only."""
+    heads, (written, slots, allowed) = shape.heads, cache
     normed = w.node("RMSNormalization", x, w.weight(f"norm_attention_{layer}"), axis=-1, epsilon=_EPSILON)
-    projected = {kind: w.matmul(normed, f"{kind}_{layer}") for kind in ("wq", "wk", "wv")}
+    scales = {"wq": shape.head_dim**-0.5, "wk": 1.0, "wv": 1.0}
+    projected = {kind: w.matmul(normed, f"{kind}_{layer}", by) for kind, by in scales.items()}
     # rotary positions by halves, in one operator: written out they are a third of all nodes of a step
     query, key = (
         w.node("RotaryEmbedding", projected[kind], "cos", "sin", num_heads=heads) for kind in ("wq", "wk")
     )
     cached = []
     for kind, new in (("keys", key), ("values", projected["wv"])):
-        flat = w.node("Reshape", new, w.integers(-1, width))
-        pool = w.node("ScatterND", f"{kind}_{layer}", "write_slots", flat, out=f"{kind}_{layer}_out")
+        pool = w.node("ScatterND", f"{kind}_{layer}", written, new, out=f"{kind}_{layer}_out")
         cached.append(w.node("Gather", pool, slots))  # [B, S, d]
-    mixed = w.node("Attention", query, *cached, allowed, q_num_heads=heads, kv_num_heads=heads)
+    mixed = w.node("Attention", query, *cached, allowed, q_num_heads=heads, kv_num_heads=heads, scale=1.0)
     return w.node("Add", x, w.matmul(mixed, f"wo_{layer}"))
 
 
