@@ -63,6 +63,11 @@ SPARED: dict[str, dict[str, str]] = {
         "cuts = sorted({ago for told in ceased.values() for _, ago in told if 0 < ago < seconds}, "
         "reverse=True) [Lt -> LtE]": _NO_TIME,
     },
+    "solver/monitor/readings": {
+        "_MOST_PIECES = 8  # of the time between two decisions, by what was in force [8 -> 9]": _FINENESS,
+        "moments = [seconds, *cuts[: _MOST_PIECES - 1], Fraction(0)] [Sub -> Add]": _FINENESS,
+        "moments = [seconds, *cuts[: _MOST_PIECES - 1], Fraction(0)] [1 -> 2]": _FINENESS,
+    },
     "solver/rules/around": {
         "alone = RuleSet.of([module], 0) [0 -> 1]": _UNREAD,
     },
