@@ -28,6 +28,11 @@ NAN = float("nan")
 OUTCOMES = ("permitted", "repaired", "refused", "undetermined", "rejected")
 _MMAP_BYTES = 1 << 34
 _BEHIND = "SELECT body FROM audit WHERE kind = 'decision' AND sequence >= ? ORDER BY sequence"
+_BEHIND_AT = (
+    "SELECT sequence, body FROM audit WHERE kind = 'decision' AND sequence >= ? AND sequence < ? "
+    "ORDER BY sequence LIMIT 1"
+)
+_LOOKS = 1_000
 _BEFORE = "SELECT body FROM audit WHERE kind = 'decision' AND sequence <= ? ORDER BY sequence DESC"
 _SELECT = (
     "SELECT sequence, body FROM audit NOT INDEXED WHERE sequence BETWEEN :first AND :last "
@@ -104,7 +109,7 @@ class RecordedDecisions:
                     high = middle
                 else:
                     low = middle + 1
-            return low, int(last)
+            return self._first_look(int(first), low, utc_ns), int(last)
 
     def newest(self) -> int:
         """The last row of the log, 0 while it is empty."""
@@ -143,6 +148,19 @@ class RecordedDecisions:
         if found is None:
             raise StorageError(f"audit log `{self._path}` holds no decision at row {sequence}")
         return found.record
+
+    def _first_look(self, first: int, low: int, utc_ns: int) -> int:
+        """`low`, or an earlier row: where a clock was lost for a while, what is older lies on either side.
+
+        A look at every so many rows: what lasted for fewer may be missed, and so many may be too many.
+        """
+        stride = max(1, (low - first) // _LOOKS)
+        for sequence in range(first, low, stride):
+            for at, body in self._connection.execute(_BEHIND_AT, (sequence, low)):
+                with contextlib.suppress(msgspec.DecodeError):
+                    if msgspec.json.decode(body, type=Moment).decision.received_utc_ns >= utc_ns:
+                        return max(first, int(at) - stride + 1)
+        return low
 
     def _decided_at(self, sequence: int, *, backwards: bool = False) -> int | None:
         """When the first decision at or behind a row was made; or the last at or before it."""
