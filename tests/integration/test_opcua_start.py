@@ -25,7 +25,7 @@ def started(folder: Path, pki_dir: Path) -> tuple[int, dict[str, str]]:
         [*OPCUA, "--link", str(folder / "none.sock"), "--config", str(settings)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=360,
         check=False,
     )
     return done.returncode, json.loads(done.stderr)

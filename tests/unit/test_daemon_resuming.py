@@ -38,7 +38,7 @@ def meanwhile(rig: Rig, part: str, act: object) -> None:
 @pytest.mark.parametrize("part", ["audit", "state"])
 async def test_writes_that_are_stopped_while_they_are_resumed_stay_stopped(rig: Rig, part: str) -> None:
     meanwhile(rig, part, lambda: rig.modes.stop_writes("anna", resume=False))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         why = await rig.modes.stop_writes("otto", resume=True)
         await asyncio.gather(*rig.others)
     assert "stopped meanwhile" in why
@@ -61,7 +61,7 @@ async def test_writes_whose_resuming_cannot_be_kept_stay_stopped_and_so_does_wha
 
 async def test_s16_what_latches_while_an_older_one_is_acknowledged_stays_latched(rig: Rig) -> None:
     meanwhile(rig, "audit", lambda: rig.modes.latch(rig.point, "the checkers differ"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         why = await rig.modes.acknowledge("point:tank", "otto")
         await asyncio.gather(*rig.others)
     assert "the checkers differ" in why

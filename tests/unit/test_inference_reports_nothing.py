@@ -25,7 +25,7 @@ def test_a_model_that_runs_leaves_no_id_and_no_records_in_the_home_folder(tmp_pa
         env=environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=360,
         check=True,
     )
     assert done.stdout.startswith("[")

@@ -115,7 +115,7 @@ async def test_an_approved_change_that_fails_by_no_fault_of_its_own_is_tried_aga
         assert registry.book.waiting["a"].because
         bench.lost = False
         wanted = ("b@1",) if unload else ("a@2", "b@1")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while bench.active[-1].ids != wanted:  # noqa: ASYNC110  what is awaited is a list
                 await asyncio.sleep(0.005)
             async with registry.lock:
@@ -135,7 +135,7 @@ async def test_an_approved_change_is_not_tried_again_once_its_file_says_somethin
         bench.lost = False
         looked = asyncio.Event()
         registry.on_change = looked.set
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await looked.wait()
         assert bench.active[-1].ids == ("a@1",)
         assert registry.book.waiting["a"].offer is not None

@@ -75,7 +75,7 @@ def test_a_process_outlives_a_full_disk_under_its_log() -> None:
             stdout=subprocess.PIPE,
             stderr=full,
             text=True,
-            timeout=60,
+            timeout=360,
             check=False,
             env={**os.environ, STYLE: "json"},
         )

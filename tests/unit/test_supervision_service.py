@@ -8,7 +8,10 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import pytest
+
 from gateway.core.clock import FakeClock, SystemClock
+from gateway.supervision import service as supervision
 from gateway.supervision.service import ServiceProcess, ServiceStatistics
 
 
@@ -24,7 +27,7 @@ async def running(service: ServiceProcess) -> AsyncIterator[None]:
 
 
 async def until(service: ServiceProcess, holds: Callable[[ServiceStatistics], bool]) -> ServiceStatistics:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while not holds(found := service.statistics()):  # noqa: ASYNC110  # a child gives no event
             await asyncio.sleep(0.01)
     return found
@@ -46,7 +49,10 @@ async def test_a_child_that_does_not_read_what_it_is_sent_is_killed_and_started_
         assert second.pid != first
 
 
-async def test_a_child_that_ended_is_a_problem_until_it_has_lived_for_a_while() -> None:
+async def test_a_child_that_ended_is_a_problem_until_it_has_lived_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervision, "_FIRST_BACKOFF_S", 3.0)  # long enough to be seen by a slow machine
     clock = FakeClock()
     service = ServiceProcess("child", "tests.fakes.sleeper", tuple, clock)
     async with running(service):

@@ -271,7 +271,7 @@ HOSTILE: Mapping[str, tuple[bytes, bytes]] = {
 }
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_refused_in_a_sentence_and_in_time(name: str) -> None:
     one, other = HOSTILE[name]
