@@ -84,11 +84,15 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """A constraint holds under the assumptions; `margin` is the distance to its limit in its own unit."""
+    """A constraint holds under the assumptions; `margin` is the distance to its limit in `unit`.
+
+    The unit is empty where nobody can tell: of products, quotients and bare numbers.
+    """
 
     module: str
     constraint: str
     margin: Fraction | None = None
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ class Violated:
     witness: Mapping[str, Fraction]
     message: str = ""
     where: str = ""  # file:line of the constraint
+    unit: str = ""  # of the margin
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,7 @@ class Counterexample:
     margin: Fraction | None  # negative, or None where a rule about switches alone has no distance
     assignment: Mapping[str, Fraction]
     text: str  # one sentence in plant terms
+    unit: str = ""  # of the margin
 
 
 @dataclass(frozen=True, slots=True)

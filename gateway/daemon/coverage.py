@@ -147,6 +147,7 @@ def _state(covered: Covered, kind: str) -> ConstraintCoverage:
         fired_ns=covered.fired_ns,
         bound_ns=covered.bound_ns,
         least_margin=covered.least,
+        margin_unit=covered.unit,
         least_ns=covered.least_ns,
         margins=[(*ends_of(n), covered.margins[n]) for n in range(BINS) if covered.margins[n]],
     )

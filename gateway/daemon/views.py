@@ -168,7 +168,8 @@ def _would_have_said(finding: Finding) -> str:
         case Violated(kind=kind) if kind in _REFUSE_NOTHING:
             return ""
         case Violated(module, constraint, margin=margin, where=where):
-            missed = f", missed by {decimal_text(_thousandth(-margin))}" if margin is not None else ""
+            unit = f" {finding.unit}" if finding.unit else ""
+            missed = f", missed by {decimal_text(_thousandth(-margin))}{unit}" if margin is not None else ""
             return f"{module}/{constraint} would have refused it{missed} ({where})"
         case Unknown(module, constraint, reason):
             return f"{module}/{constraint} would not have known: {reason}"
@@ -192,30 +193,31 @@ def _counterexample_json(counterexample: Counterexample | None, violated: list[V
             "constraint": counterexample.constraint,
             "where": where,
             "margin": None if counterexample.margin is None else decimal_text(counterexample.margin),
+            "unit": counterexample.unit,
             "assignment": {name: decimal_text(v) for name, v in counterexample.assignment.items()},
         }
     )
 
 
-def _margins(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
+def _margins(findings: tuple[Finding, ...]) -> list[tuple[str, str, str]]:
     """Margins, nearest limit first; displayed limits round outward by being shown exactly (S29).
 
     A variable's own range comes last while it holds: a pump at full speed and any switch stand at its end. So
     does a violated rule that refuses nothing.
     `-` is the margin of a violated rule about switches alone: it does not hold, and there is no distance.
     """
-    rows: list[tuple[bool, Fraction, str, str]] = []
+    rows: list[tuple[bool, Fraction, str, str, str]] = []
     for finding in findings:
         match finding:
-            case Holds(module, constraint, Fraction() as margin):
+            case Holds(module, constraint, Fraction() as margin, unit):
                 last = constraint.endswith(".range")
-                rows.append((last, margin, f"{module}/{constraint}", _short(margin)))
-            case Violated(module, constraint, kind, missed):
-                text = "-" if missed is None else _short(missed)
-                rows.append((kind in _REFUSE_NOTHING, missed or Fraction(0), f"{module}/{constraint}", text))
+                rows.append((last, margin, f"{module}/{constraint}", _short(margin), unit))
+            case Violated(module, constraint, kind, missed, unit=unit):
+                text, last = "-" if missed is None else _short(missed), kind in _REFUSE_NOTHING
+                rows.append((last, missed or Fraction(0), f"{module}/{constraint}", text, unit))
             case Holds() | Unknown():
                 continue
-    return [(name, text) for _, _, name, text in sorted(rows)]
+    return [(name, text, unit) for _, _, name, text, unit in sorted(rows)]
 
 
 def _short(value: Fraction) -> str:

@@ -127,7 +127,9 @@ class DecisionView(msgspec.Struct, frozen=True, tag="decision"):
     violated: list[str]  # `module/constraint`
     counterexample: str  # a sentence; empty when none
     counterexample_json: str
-    margins: list[tuple[str, str]]  # `module/constraint`, decimal text; nearest first, held ranges last
+    margins: list[
+        tuple[str, str, str]
+    ]  # `module/constraint`, decimal text, unit; nearest first, held ranges last
     generation: int
     rule_set_digest: str
     model_digest: str
@@ -206,6 +208,7 @@ class ConstraintCoverage(msgspec.Struct, frozen=True, tag="coverage"):
     least_margin: float | None
     least_ns: int
     margins: list[tuple[float | None, float | None, int]] = []
+    margin_unit: str = ""  # of the least margin; empty where nobody can tell
     gone: bool = False  # it is in force no more
 
 

@@ -169,6 +169,7 @@ class WireFinding(msgspec.Struct, frozen=True):
     witness: dict[str, Fraction] = {}
     message: str = ""
     where: str = ""
+    unit: str = ""
 
 
 class Checked(msgspec.Struct, tag=True, frozen=True):
@@ -317,8 +318,8 @@ def why_not(answer: Answer) -> str:
 
 def _finding(finding: Finding) -> WireFinding:
     match finding:
-        case Holds(module, constraint, margin):
-            return WireFinding("holds", module, constraint, margin)
+        case Holds(module, constraint, margin, unit):
+            return WireFinding("holds", module, constraint, margin, unit=unit)
         case Violated():
             return WireFinding(
                 "violated",
@@ -329,6 +330,7 @@ def _finding(finding: Finding) -> WireFinding:
                 dict(finding.witness),
                 finding.message,
                 finding.where,
+                finding.unit,
             )
         case Unknown(module, constraint, reason):
             return WireFinding("unknown", module, constraint, message=reason)
@@ -363,7 +365,7 @@ def _verdict(found: Checked) -> Verdict:
 
 def _found(f: WireFinding) -> Finding:
     if f.is_a == "holds":
-        return Holds(f.module, f.constraint, f.margin)
+        return Holds(f.module, f.constraint, f.margin, f.unit)
     if f.is_a == "violated":
-        return Violated(f.module, f.constraint, f.kind, f.margin, f.witness, f.message, f.where)
+        return Violated(f.module, f.constraint, f.kind, f.margin, f.witness, f.message, f.where, f.unit)
     return Unknown(f.module, f.constraint, f.message)

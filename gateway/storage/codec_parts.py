@@ -89,7 +89,7 @@ def counterexample_to_plain(counterexample: Counterexample) -> dict[str, Any]:
     return {
         "module": counterexample.module,
         "constraint": counterexample.constraint,
-        "margin": _margin_to_plain(counterexample.margin),
+        **_margin_to_plain(counterexample.margin, counterexample.unit),
         "assignment": numbers_to_plain(counterexample.assignment),
         "text": counterexample.text,
     }
@@ -103,6 +103,7 @@ def counterexample_from_plain(plain: Mapping[str, Any]) -> Counterexample:
         margin=_margin_from_plain(plain["margin"]),
         assignment=numbers_from_plain(plain["assignment"]),
         text=plain["text"],
+        unit=plain.get("unit", ""),
     )
 
 
@@ -151,12 +152,12 @@ def finding_to_plain(finding: Finding) -> dict[str, Any]:
     plain: dict[str, Any] = {"module": finding.module, "constraint": finding.constraint}
     match finding:
         case Holds():
-            return plain | {"is": "holds", "margin": _margin_to_plain(finding.margin)}
+            return plain | {"is": "holds", **_margin_to_plain(finding.margin, finding.unit)}
         case Violated():
             return plain | {
                 "is": "violated",
                 "kind": finding.kind,
-                "margin": _margin_to_plain(finding.margin),
+                **_margin_to_plain(finding.margin, finding.unit),
                 "witness": numbers_to_plain(finding.witness),
                 "message": finding.message,
                 "where": finding.where,
@@ -172,7 +173,7 @@ def finding_from_plain(plain: Mapping[str, Any]) -> Finding:
     module, constraint = plain["module"], plain["constraint"]
     match plain["is"]:
         case "holds":
-            return Holds(module, constraint, _margin_from_plain(plain["margin"]))
+            return Holds(module, constraint, _margin_from_plain(plain["margin"]), plain.get("unit", ""))
         case "violated":
             return Violated(
                 module,
@@ -182,6 +183,7 @@ def finding_from_plain(plain: Mapping[str, Any]) -> Finding:
                 numbers_from_plain(plain["witness"]),
                 plain["message"],
                 plain["where"],
+                plain.get("unit", ""),
             )
         case "unknown":
             return Unknown(module, constraint, plain["reason"])
@@ -276,8 +278,10 @@ def numbers_from_plain(plain: Mapping[str, str]) -> dict[str, Fraction]:
     return {name: number_of(text) for name, text in plain.items()}
 
 
-def _margin_to_plain(margin: Fraction | None) -> str | None:
-    return None if margin is None else decimal_text(margin)
+def _margin_to_plain(margin: Fraction | None, unit: str) -> dict[str, str | None]:
+    """Without a unit there is no key for it: records from before margins had one stay as they are."""
+    plain = {"margin": None if margin is None else decimal_text(margin)}
+    return {**plain, "unit": unit} if unit else plain
 
 
 def _margin_from_plain(plain: str | None) -> Fraction | None:

@@ -45,6 +45,7 @@ class Covered(msgspec.Struct, kw_only=True):
     bound_ns: int = 0
     least: float | None = None
     least_ns: int = 0
+    unit: str = ""  # of the least margin
     margins: list[int] = msgspec.field(default_factory=lambda: [0] * BINS)
 
 
@@ -94,7 +95,7 @@ class CoverageBook:
             if margin is not None:
                 entry.margins[bin_of(margin)] += 1
                 if entry.least is None or margin < entry.least:
-                    entry.least, entry.least_ns = margin, now
+                    entry.least, entry.least_ns, entry.unit = margin, now, finding.unit
             fired = isinstance(finding, Violated)
             if fired:
                 entry.fired, entry.fired_ns = entry.fired + 1, now

@@ -59,8 +59,8 @@ def decision_view(decision: DecisionView) -> Json:
     return {
         "id": decision.id,
         "margins": [
-            {"constraint": name, "margin": margin_text(exact), "exact": exact}
-            for name, exact in decision.margins
+            {"constraint": name, "margin": margin_text(exact), "exact": exact, "unit": unit}
+            for name, exact, unit in decision.margins
         ],
         "sentence": verdict_sentence(decision),
         "outcome": decision.outcome,

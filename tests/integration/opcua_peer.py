@@ -65,7 +65,7 @@ def decision(number: str, outcome: str, at_ns: int) -> DecisionView:
         violated=[] if outcome == "permitted" else ["buffer-tank/max-level"],
         counterexample="" if outcome == "permitted" else "level reaches 4.6 m",
         counterexample_json="{}",
-        margins=[("buffer-tank/max-level", "0.1")],
+        margins=[("buffer-tank/max-level", "0.1", "m")],
         generation=3,
         rule_set_digest="rules",
         model_digest="model",

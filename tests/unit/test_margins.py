@@ -80,15 +80,15 @@ def test_a_margin_that_does_not_exist_survives_wire_and_record(checks: Checks) -
 def test_s29_people_see_a_dash_where_there_is_no_distance() -> None:
     record = a_record(
         Violated("tank", "one-heater", "critical", None, {}),
-        Violated("tank", "no-overflow", "critical", Fraction("-0.00001"), {}),
+        Violated("tank", "no-overflow", "critical", Fraction("-0.00001"), {}, unit="m"),
         Holds("tank", "no-dry-run", Fraction(1)),
-        Holds("tank", "pump.range", Fraction(0)),
+        Holds("tank", "pump.range", Fraction(0), "%"),
     )
     assert decision_view(record, "", TAGS).margins == [
-        ("tank/no-overflow", "-0.0001"),
-        ("tank/one-heater", "-"),
-        ("tank/no-dry-run", "1"),
-        ("tank/pump.range", "0"),
+        ("tank/no-overflow", "-0.0001", "m"),
+        ("tank/one-heater", "-", ""),
+        ("tank/no-dry-run", "1", ""),
+        ("tank/pump.range", "0", "%"),
     ]
     assert margin_text("-") == "-"
     assert margin_text("-0.0001") == "-0.001"
@@ -98,7 +98,7 @@ def test_s5_s29_what_refuses_nothing_is_neither_the_nearest_margin_nor_what_refu
     watched = Violated("plant", "spec", "monitor", Fraction(-3), {}, "off-spec", "plant.json:7")
     told = decision_view(a_record(watched, Holds("plant", "level", Fraction(2))), "", TAGS)
 
-    assert told.margins == [("plant/level", "2"), ("plant/spec", "-3")]
+    assert told.margins == [("plant/level", "2", ""), ("plant/spec", "-3", "")]
     assert told.violated == []
     assert told.reported == ["plant/spec: off-spec"]
 

@@ -76,6 +76,7 @@ async def test_a_permitted_decision_is_said_relative_to_its_rule_set_and_margin_
         "constraint": "buffer-tank/high-level",
         "margin": "0.126",
         "exact": "0.1266",
+        "unit": "m",
     }
     assert "confidence" not in view
     assert view["model"]["confidence"] == 0.91

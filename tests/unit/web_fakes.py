@@ -56,7 +56,7 @@ def decision(number: int = 1, outcome: str = "permitted", **changes: Any) -> Dec
         "violated": [],
         "counterexample": "",
         "counterexample_json": "",
-        "margins": [("buffer-tank/high-level", "0.1266"), ("buffer-tank/max-temperature", "29.4")],
+        "margins": [("buffer-tank/high-level", "0.1266", "m"), ("buffer-tank/max-temperature", "29.4", "K")],
         "generation": 12,
         "rule_set_digest": "5f3b8c0e" * 8,
         "model_digest": "cd" * 32,

@@ -19,6 +19,7 @@ from gateway.solver.backtest.evidence import Bools, Evidence, Ints, Listed
 from gateway.solver.backtest.sweep import Asked, Sweeper
 from gateway.solver.bytecode.accept import accepted
 from gateway.solver.bytecode.signing import Trust
+from gateway.solver.rules.margin_unit import margin_units
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.storage.recorded import OUTCOMES, Batch, RecordedDecisions, Wanted, blamed
 
@@ -52,6 +53,10 @@ class Stretcher:
             actions=tuple(str(v.tag) for v in self.rules.actions),
             carried=tuple(str(v.tag) for v in self.rules.measured),
         )
+        self.margin_units = {
+            name: margin_units(rule, self.rules.variables).only or ""
+            for name, rule in self.sweeper.judged.items()
+        }
         self._kinds = {name: (r.constraint.kind, r.binding) for name, r in self.sweeper.judged.items()}
 
     def close(self) -> None:

@@ -55,7 +55,8 @@ def _margins(axis: plt.Axes, row: Row) -> None:
     labels = [_label(low, high) for low, high, _ in row.margins]
     colours = ["#b2182b" if high is not None and high <= 0 else "#4393c3" for _, high, _ in row.margins]
     axis.bar(labels, [count for _, _, count in row.margins], color=colours)
-    axis.set_title(f"margins of {row.id}", fontsize=9)
+    in_unit = f" in {row.margin_unit}" if row.margin_unit else ""
+    axis.set_title(f"margins of {row.id}{in_unit}", fontsize=9)
     axis.tick_params(axis="x", labelsize=7, rotation=20)
 
 

@@ -24,7 +24,7 @@ JUDGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """One example with its values. `margin` empty where the rule has no distance."""
+    """One example with its values; `margin` is empty where the rule has no distance."""
 
     decision: str
     at_ns: int
@@ -33,6 +33,7 @@ class Told:
     judged: str  # `let out` or `proposed`
     values: Mapping[str, str]  # by tag: the point that violates it, or what was read and judged
     where: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class Row:
     not_shown: int
     newly_refused: int
     least_margin: float | None
+    margin_unit: str  # empty where nobody can tell, or where its comparisons differ in it
     margins: list[tuple[float | None, float | None, int]]  # bins that are not empty
     examples: list[Told]
 
@@ -131,6 +133,7 @@ def _row(stretcher: Stretcher, name: str, tally: Tally) -> Row:
         not_shown=tally.unknown,
         newly_refused=tally.refused,
         least_margin=None if tally.least == float("inf") else tally.least,
+        margin_unit=stretcher.margin_units.get(name, ""),
         margins=[
             (*ends_of(number), tally.histogram[number]) for number in range(BINS) if tally.histogram[number]
         ],
@@ -149,8 +152,9 @@ def told_of(stretcher: Stretcher, example: Example, constraint: str) -> Told:
         values |= {str(tag): decimal_text(value) for tag, value in judged.items()}
         finding = next((f for f in stretcher.sweeper.exact(asked) if f.constraint == constraint), None)
     margin = "" if math.isnan(example.margin) else f"{example.margin:.6g}"
-    where = ""
+    where, unit = "", ""
     if isinstance(finding, Violated):
+        unit = finding.unit
         known = {str(tag) for tag in stretcher.rules.variables}
         values |= {tag: decimal_text(v) for tag, v in finding.witness.items() if tag in known}
         where = finding.where
@@ -162,4 +166,5 @@ def told_of(stretcher: Stretcher, example: Example, constraint: str) -> Told:
         judged="proposed" if example.proposed else "let out",
         values=values,
         where=where,
+        unit=unit,
     )

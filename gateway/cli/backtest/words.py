@@ -70,7 +70,8 @@ def _worth_drawing(report: BacktestReport) -> set[str]:
 
 
 def _margins(out: Console, row: Row) -> None:
-    out.print(Text(f"\nmargins of {row.id}", style="bold"))
+    in_unit = f" in {row.margin_unit}" if row.margin_unit else ""
+    out.print(Text(f"\nmargins of {row.id}{in_unit}", style="bold"))
     most = max(count for _, _, count in row.margins)
     for low, high, count in row.margins:
         ends = f"{'below' if low is None else f'{low:g}'} .. {'more' if high is None else f'{high:g}'}"
@@ -95,6 +96,7 @@ def _constraints(out: Console, report: BacktestReport) -> None:
     for row in report.constraints:
         refused = Text(str(row.newly_refused), "red" if row.newly_refused else "")
         least = "-" if row.least_margin is None else f"{row.least_margin:.4g}"
+        least = words.with_unit(least, row.margin_unit) if row.least_margin is not None else least
         name = row.id if row.kind != "informational" else f"{row.id} (informational)"
         table.add_row(name, refused, str(row.violated), str(row.not_shown), least)
     out.print()
@@ -113,7 +115,8 @@ def _examples(out: Console, report: BacktestReport) -> None:
 def sentence(example: Told) -> str:
     """One example."""
     values = ", ".join(f"{tag} {value}" for tag, value in example.values.items())
-    missed = f" misses its limit by {example.margin.removeprefix('-')}" if example.margin else " is violated"
+    by = words.with_unit(example.margin.removeprefix("-"), example.unit)
+    missed = f" misses its limit by {by}" if example.margin else " is violated"
     against = f"{example.constraint}{missed}; " if example.constraint else ""
     place = f" ({example.where})" if example.where else ""
     at = words.local_time(example.at_ns)

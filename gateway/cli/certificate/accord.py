@@ -76,7 +76,8 @@ def _of_a_result(result: CheckResult, *, computed: bool) -> Iterator[str]:
         told = verdict.counterexample
         if not any(
             isinstance(f, Violated)
-            and (f.module, f.constraint, f.margin) == (told.module, told.constraint, told.margin)
+            and (f.module, f.constraint, f.margin, f.unit)
+            == (told.module, told.constraint, told.margin, told.unit)
             and f.witness == told.assignment
             for f in result.findings
         ):

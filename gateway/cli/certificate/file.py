@@ -250,8 +250,8 @@ def _under(overrides: tuple[Override, ...]) -> str:
 
 
 def _nearest(record: DecisionRecord) -> str:
-    found: list[tuple[Fraction, str]] = [
-        (f.margin, f"{f.module}/{f.constraint}")
+    found: list[tuple[Fraction, str, str]] = [
+        (f.margin, f"{f.module}/{f.constraint}", f" {f.unit}" if f.unit else "")
         for f in record.findings
         if isinstance(f, Holds | Violated)
         and f.margin is not None
@@ -260,5 +260,5 @@ def _nearest(record: DecisionRecord) -> str:
     ]
     if not found:
         return ""
-    margin, name = min(found)
-    return f"margin {float(margin):.6g} to {name}; "
+    margin, name, unit = min(found)
+    return f"margin {float(margin):.6g}{unit} to {name}; "

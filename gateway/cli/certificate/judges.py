@@ -12,6 +12,7 @@ from gateway.core.decision import (
     CheckRequest,
     CheckResult,
     Examination,
+    Holds,
     Permitted,
     Proposal,
     Refused,
@@ -63,7 +64,8 @@ def _differs(again: CheckResult, examination: Examination, rules: RuleSet) -> st
     verdict, before = outcome_name(again.verdict), outcome_name(told.verdict)
     if verdict != before:
         return f"the check says {verdict}, the certificate {before}"
-    wrong = sorted(_margins(again) ^ _margins(told))
+    with_units = any(isinstance(f, Holds | Violated) and f.unit for f in told.findings)
+    wrong = sorted(_margins(again, with_units=with_units) ^ _margins(told, with_units=with_units))
     if wrong:
         return f"the margin of {wrong[0][0]} comes out otherwise"
     if again.recovery != told.recovery or (told.recovery and again.proposal != told.proposal):
@@ -75,9 +77,14 @@ def _differs(again: CheckResult, examination: Examination, rules: RuleSet) -> st
     return ""
 
 
-def _margins(result: CheckResult) -> frozenset[tuple[str, str, str]]:
+def _margins(result: CheckResult, *, with_units: bool) -> frozenset[tuple[str, str, str]]:
+    """Without units for a record from before margins had one."""
     return frozenset(
-        (f"{f.module}/{f.constraint}", type(f).__name__, "" if isinstance(f, Unknown) else str(f.margin))
+        (
+            f"{f.module}/{f.constraint}",
+            type(f).__name__,
+            "" if isinstance(f, Unknown) else f"{f.margin} {f.unit if with_units else ''}",
+        )
         for f in result.findings
     )
 

@@ -68,8 +68,8 @@ def _print_margins(out: Console, view: DecisionView) -> None:
     if not view.margins:
         return
     table = _section("constraint", "margin")
-    for name, margin in view.margins:
-        table.add_row(name, Text(margin, "red" if margin.startswith("-") else ""))
+    for name, margin, unit in view.margins:
+        table.add_row(name, Text(words.with_unit(margin, unit), "red" if margin.startswith("-") else ""))
     _print_section(out, "margins, nearest first; what refuses nothing last", table)
 
 

@@ -49,7 +49,7 @@ def finding(state: ConstraintCoverage, now_ns: int) -> str:
     days = (now_ns - state.since_ns) / (86_400 * _NS)
     if not state.judged:
         return f"{state.id} was judged in no decision for {days:.0f} d: is its decision point running?"
-    nearest = "it has no distance" if state.least_margin is None else f"nearest {state.least_margin:.4g}"
+    nearest = "it has no distance" if state.least_margin is None else f"nearest {_least(state)}"
     return (
         f"{state.id} never fired in {days:.0f} d and {state.judged} decisions ({nearest}): is its limit "
         "where it should be, does another rule always act first, can its inputs reach it? o3ctl analyze asks"
@@ -64,17 +64,22 @@ def table(found: list[ConstraintCoverage], quiet: set[str], now_ns: int) -> Tabl
         rows.add_column(column, justify="right")
     rows.add_column("margins")
     for state in sorted(found, key=lambda c: (c.id not in quiet, c.id)):
-        least = "-" if state.least_margin is None else f"{state.least_margin:.4g}"
         rows.add_row(
             Text(state.id, "yellow" if state.id in quiet else ""),
             str(state.judged),
             Text(str(state.fired), "red" if state.fired else ""),
             words.ago(state.fired_ns, now_ns),
             words.ago(state.bound_ns, now_ns),
-            least,
+            _least(state),
             margins(state),
         )
     return rows
+
+
+def _least(state: ConstraintCoverage) -> str:
+    if state.least_margin is None:
+        return "-"
+    return words.with_unit(f"{state.least_margin:.4g}", state.margin_unit)
 
 
 def margins(state: ConstraintCoverage) -> Text:

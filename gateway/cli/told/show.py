@@ -235,7 +235,10 @@ def _why(view: DecisionView) -> str:
         return view.reason
     if view.violated:
         return "violates " + ", ".join(view.violated)
-    return f"margin {view.margins[0][1]} to {view.margins[0][0]}" if view.margins else "-"
+    if not view.margins:
+        return "-"
+    name, margin, unit = view.margins[0]
+    return f"margin {words.with_unit(margin, unit)} to {name}"
 
 
 def _priority(module: ModuleState) -> str:

@@ -162,10 +162,15 @@ def counterexample_parts(view: DecisionView) -> Said | None:
     assignment = document.get("assignment")
     return Said(
         constraint="/".join(str(document[k]) for k in ("module", "constraint") if document.get(k)),
-        margin=str(document.get("margin") or ""),
+        margin=_margin_of(document),
         where=str(document.get("where", "")),
         assignment={str(k): str(v) for k, v in assignment.items()} if isinstance(assignment, dict) else {},
     )
+
+
+def _margin_of(document: dict[str, Any]) -> str:
+    margin = document.get("margin")
+    return with_unit(str(margin), str(document.get("unit") or "")) if margin else ""
 
 
 def plant_terms(assignment: dict[str, str]) -> dict[str, str]:
@@ -234,12 +239,17 @@ def margin_phrase(view: DecisionView) -> str:
     """The nearest margin, for the beginning of a sentence; empty where there is none."""
     if not view.margins:
         return ""
-    name, margin = view.margins[0]
+    name, margin, unit = view.margins[0]
     if margin == "-":
         return f"{name} does not hold; "
     if margin.startswith("-"):
-        return f"limit of {name} missed by {margin[1:]}; "
-    return f"margin {margin} to {name}; "
+        return f"limit of {name} missed by {with_unit(margin[1:], unit)}; "
+    return f"margin {with_unit(margin, unit)} to {name}; "
+
+
+def with_unit(number: str, unit: str) -> str:
+    """A number as people read it; a unit that nobody can tell is left out."""
+    return f"{number} {unit}" if unit else number
 
 
 def _plain(value: Value) -> str:

@@ -116,6 +116,7 @@ COVERAGE_FIELDS = (
     Field("LastFired", _DATE),
     Field("LastBound", _DATE),
     Field("LeastMargin", ua.VariantType.Double),
+    Field("MarginUnit", ua.VariantType.String),
     Field("Since", _DATE),
 )
 ALARM_FIELDS = (
@@ -312,6 +313,7 @@ def coverage_values(state: ConstraintCoverage) -> dict[str, Any]:
         "LastFired": _time(state.fired_ns),
         "LastBound": _time(state.bound_ns),
         "LeastMargin": state.least_margin,
+        "MarginUnit": state.margin_unit,
         "Since": _time(state.since_ns),
     }
 

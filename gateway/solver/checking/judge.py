@@ -119,6 +119,8 @@ class Prepared:
         self.replay = Replay(rules, self.plan)
         self._boxes = Boxes(rules, self.plan)
         self.query = Asked(rules, self.plan, shelf, budget)
+        self.margins = shelf.margins(rules, self.plan.rules)
+        self._told_in: dict[tuple[int, int, int], str] = {}  # by rule, duty and row; found when asked for
         self._staged: tuple[Facts, dict[str, tuple[int, int]]] | None = None
         self._known: tuple[Facts, dict[str, tuple[int, int]]] | None = None
         self._looked: tuple[Facts, Mapping[TagId, Fraction], Look] | None = None
@@ -195,7 +197,14 @@ class Prepared:
             return _FARTHEST * self.unit, Holds(constraint.module, constraint.constraint.id)
         unit, multiple = self._units[rule][number]
         value += self._table.rows[row].strict
-        return value * multiple, Holds(constraint.module, constraint.constraint.id, Fraction(value, unit))
+        name = constraint.constraint.id
+        told_in = self.margins[rule].only
+        if told_in is None:
+            told_in = self._told_in.get((rule, number, row))
+            if told_in is None:
+                told_in = self.margins[rule].of(self._duties[rule][number][1], self._table.rows[row])
+                self._told_in[rule, number, row] = told_in
+        return value * multiple, Holds(constraint.module, name, Fraction(value, unit), told_in)
 
     def slacks(self, within: Box, rules: Iterable[int]) -> dict[int, Fraction]:
         """Least slack of each of some rules, in its own unit."""
@@ -303,7 +312,7 @@ class Judge:
                 continue
             said = prepared.query.at(index, worst.number, witness)
             if said is Answer.SAT:
-                return self._violated(prepared, rule, worst.duty, witness, point, worst, within)
+                return self._violated(prepared, index, worst.duty, witness, point, worst, within)
             if said is Answer.UNSAT:
                 return self._disagreed(rule, "z3 finds the rule kept where the exact judge finds it violated")
         answer = prepared.query.one(index)
@@ -316,7 +325,7 @@ class Judge:
         for duty in prepared.duties(index):
             point = prepared.replay.violates(duty, model)
             if point is not None:
-                return self._violated(prepared, rule, duty, model, point, worst, within)
+                return self._violated(prepared, index, duty, model, point, worst, within)
         return self._disagreed(rule, "the witness violates nothing")
 
     def _disagreed(self, rule: Rule, said: str) -> tuple[Finding, None, str]:
@@ -327,23 +336,25 @@ class Judge:
     def _violated(
         self,
         prepared: Prepared,
-        rule: Rule,
+        index: int,
         duty: Duty,
         witness: Mapping[str, Fraction],
         point: Mapping[str, Fraction],
         worst: Worst,
         within: Box,
     ) -> tuple[Finding, Shown, str]:
-        start = beginning(self.rules, witness)
+        rule, start = prepared.plan.rules[index], beginning(self.rules, witness)
+        miss = missed(self.rules, worst.scaled, within)
         assignment = shown_point(self.rules, prepared.plan, duty, witness, point, start)
         finding = Violated(
             rule.module,
             rule.constraint.id,
             rule.constraint.told_as,
-            missed(self.rules, worst.scaled, within),
+            None if miss is None else miss[0],
             assignment,
             rule.constraint.message,
             rule.where,
+            "" if miss is None else prepared.margins[index].of(worst.scaled, miss[1]),
         )
         return finding, Shown(finding, described(self.rules, rule, point, start, prepared.plan, duty)), ""
 

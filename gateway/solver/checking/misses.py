@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from operator import itemgetter
 
 from gateway.core.tag import TagId
 from gateway.solver.rules.interval import Box, ProductRow, Row, Rows, Scaled
@@ -12,21 +13,23 @@ from gateway.solver.rules.ruleset import RuleSet
 _FLAGS = ("kept_on:", "may_rise:", "for:", "good:")  # symbols that are true or false
 
 
-def missed(rules: RuleSet, formula: Scaled, within: Box) -> Fraction | None:
-    """The distance, always negative; None where only switches and named values are in it, which have none.
+def missed(rules: RuleSet, formula: Scaled, within: Box) -> tuple[Fraction, Row] | None:
+    """The distance, always negative, and the row that it is of.
 
-    A part about switches alone is true or false: beside a part that can be measured it says nothing.
+    None where only switches and named values are in it, which have none. A part about switches alone is true
+    or false: beside a part that can be measured it says nothing.
     """
     miss = _miss(rules, formula.formula, within)
-    return None if miss is None else Fraction(miss, formula.unit)
+    return None if miss is None else (Fraction(miss[0], formula.unit), miss[1])
 
 
-def _miss(rules: RuleSet, formula: Row | Rows, within: Box) -> int | None:
+def _miss(rules: RuleSet, formula: Row | Rows, within: Box) -> tuple[int, Row] | None:
     if isinstance(formula, Row):
         slack = formula.slack(within)
-        return slack if slack < 0 and not all(_is_flag(rules, n) for n in _names(formula)) else None
+        flags = all(_is_flag(rules, n) for n in _names(formula))
+        return (slack, formula) if slack < 0 and not flags else None
     found = [m for part in formula.parts if (m := _miss(rules, part, within)) is not None]
-    return (min if formula.every else max)(found, default=None)
+    return (min if formula.every else max)(found, key=itemgetter(0), default=None)
 
 
 def _names(row: Row) -> Iterator[str]:

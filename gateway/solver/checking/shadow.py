@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from gateway.core.decision import Finding, Holds, Unknown, Violated
@@ -16,6 +16,7 @@ from gateway.solver.checking.predict import UnusableError, observe
 from gateway.solver.checking.report import shown_point
 from gateway.solver.checking.simulate import beginning, violates
 from gateway.solver.rules.interval import Box, Scaled, scaled
+from gateway.solver.rules.margin_unit import MarginUnits, margin_units
 from gateway.solver.rules.ruleset import Rule, RuleSet
 
 _PLANS = 8  # pairs of times kept ready
@@ -39,6 +40,7 @@ class Trial:
         self._rules = rules
         self._shadow = {m.id for m in rules.modules if active.get(m.id) != m.digest}
         self._plans: dict[tuple[Fraction, Fraction], _Prepared] = {}
+        self._units: dict[tuple[str, str], MarginUnits] = {}
 
     def warm(self, delay: Fraction, hold: Fraction) -> None:
         """Build the plan for two times before the first decision needs it."""
@@ -79,12 +81,14 @@ class Trial:
     def _finding(self, plan: Plan, index: int, duties: list[tuple[Duty, Scaled]], within: Box) -> Finding:
         """One rule: shown to hold, violated at a point that says so exactly, or not known."""
         rule = plan.rules[index]
-        margins: list[Fraction] = []
+        margins: list[tuple[Fraction, str]] = []
+        units = self._measured(rule)
         for duty, formula in duties:
             slack = formula.slack(within)
             margin = formula.margin(slack)
             if slack.holds:
-                margins += [margin] if margin is not None else []
+                if margin is not None and slack.row is not None:
+                    margins.append((margin, units.of(formula, slack.row)))
                 continue
             if slack.row is None:
                 return Unknown(rule.module, rule.constraint.id, _NOT_SHOWN)
@@ -92,8 +96,15 @@ class Trial:
             point = violates(self._rules, plan, duty, witness)
             if point is None:
                 return Unknown(rule.module, rule.constraint.id, _NOT_SHOWN)
-            return self._violated(plan, rule, duty, witness, point, margin)
-        return Holds(rule.module, rule.constraint.id, min(margins, default=None))
+            finding = self._violated(plan, rule, duty, witness, point, margin)
+            return replace(finding, unit=units.of(formula, slack.row)) if margin is not None else finding
+        return Holds(rule.module, rule.constraint.id, *min(margins, default=(None, "")))
+
+    def _measured(self, rule: Rule) -> MarginUnits:
+        key = rule.module, rule.constraint.id
+        if key not in self._units:
+            self._units[key] = margin_units(rule, self._rules.variables)
+        return self._units[key]
 
     def _violated(
         self,
@@ -122,7 +133,7 @@ def _telling(finding: Finding) -> tuple[int, Fraction]:
             return 0, margin or Fraction(0)
         case Unknown():
             return 1, Fraction(0)
-        case Holds(_, _, None):
+        case Holds(margin=None):
             return 3, Fraction(0)
-        case Holds(_, _, margin):
+        case Holds(margin=margin):
             return 2, margin or Fraction(0)

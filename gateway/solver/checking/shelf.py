@@ -8,7 +8,7 @@ plan with that key holds it; with the last such plan it is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -18,8 +18,11 @@ from gateway.solver.checking.condense import Duty, Plan
 from gateway.solver.checking.terms import Terms
 from gateway.solver.language.affine import Affine, Formula, atoms, symbols
 from gateway.solver.rules.interval import Row, Rows, Scaled, scaled
+from gateway.solver.rules.margin_unit import MarginUnits, margin_units
+from gateway.solver.rules.ruleset import Rule, RuleSet
 
 _MOST_NUMBERS = 5_000  # kept by a shelf's terms for the next ones
+_MOST_MARGINS = 5_000
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -55,12 +58,26 @@ class Shelf:
         self.context = z3.Context()
         self.terms = Terms(self.context)
         self.kept: dict[str, bool] = {}  # by key, what Z3 said elsewhere of an outline: it keeps its rule
+        self._margins: dict[tuple[str, str], MarginUnits] = {}
         self._parts: WeakValueDictionary[str, Part] = WeakValueDictionary()
 
     def duties(self, key: str) -> tuple[Duty, ...] | None:
         """What a rule demands, where a living plan has it."""
         part = self._parts.get(key)
         return part.duties if part is not None else None
+
+    def margins(self, rules: RuleSet, every: Sequence[Rule]) -> tuple[MarginUnits, ...]:
+        """What the margins of some rules measure; of a rule in a file that was there before it is known."""
+        if len(self._margins) > _MOST_MARGINS:
+            self._margins.clear()
+        digests = {module.id: module.digest for module in rules.modules}
+        found: list[MarginUnits] = []
+        for rule in every:
+            key = digests[rule.module], rule.constraint.id
+            if key not in self._margins:
+                self._margins[key] = margin_units(rule, rules.variables)
+            found.append(self._margins[key])
+        return tuple(found)
 
     def parts(self, plan: Plan) -> tuple[Part, ...]:
         """Each rule of a plan, in its order."""

@@ -28,7 +28,7 @@ def a_view(**changes: object) -> DecisionView:
         violated=[],
         counterexample="",
         counterexample_json="",
-        margins=[("buffer-tank/max-level", "0.213"), ("buffer-tank/max-temperature", "12")],
+        margins=[("buffer-tank/max-level", "0.213", "m"), ("buffer-tank/max-temperature", "12", "K")],
         generation=12,
         rule_set_digest="sha256:aaaa",
         model_digest="sha256:bbbb",
@@ -51,7 +51,7 @@ def explained(view: DecisionView) -> str:
 def test_a_permitted_decision_is_said_with_its_margin_first() -> None:
     said = words.verdict_sentence(a_view())
 
-    assert said == "margin 0.213 to buffer-tank/max-level; permitted by rule set 12 under its assumptions"
+    assert said == "margin 0.213 m to buffer-tank/max-level; permitted by rule set 12 under its assumptions"
 
 
 @pytest.mark.parametrize("outcome", ["permitted", "repaired", "refused", "undetermined", "rejected"])
@@ -67,7 +67,7 @@ def test_no_verdict_is_called_safe_or_proved_and_confidence_stays_out_of_it(outc
 
 
 def test_a_missed_limit_is_said_as_missed() -> None:
-    view = a_view(outcome="refused", margins=[("m/max", "-0.2")], violated=["m/max"])
+    view = a_view(outcome="refused", margins=[("m/max", "-0.2", "")], violated=["m/max"])
 
     assert words.verdict_sentence(view).startswith(
         "limit of m/max missed by 0.2; refused by rule set 12: m/max"
@@ -82,7 +82,7 @@ def test_a_permitted_decision_says_why_it_goes_less_far_than_proposed() -> None:
 
 
 def test_a_violated_rule_without_a_distance_is_said_not_to_hold() -> None:
-    view = a_view(outcome="refused", margins=[("m/heater", "-")], violated=["m/heater"])
+    view = a_view(outcome="refused", margins=[("m/heater", "-", "")], violated=["m/heater"])
 
     assert words.verdict_sentence(view).startswith("m/heater does not hold; refused by rule set 12")
 
@@ -107,6 +107,7 @@ def test_explain_tells_verdict_then_setpoints_then_evidence() -> None:
         "module": "buffer-tank",
         "constraint": "max-level",
         "margin": "-0.04",
+        "unit": "m",
         "where": "buffer-tank.json:31",
         "assignment": {"level": "2.96", "inflow": "30"},
     }
@@ -122,13 +123,13 @@ def test_explain_tells_verdict_then_setpoints_then_evidence() -> None:
 
     order = [
         "decision d-7f3a of buffer-tank",
-        "REPAIRED  margin 0.213",
+        "REPAIRED  margin 0.213 m",
         "working values confirm it",
         "let out",
         "changed",
         "counterexample",
         "over 3 m after 5 s",
-        "misses its limit by 0.04, buffer-tank.json:31",
+        "misses its limit by 0.04 m, buffer-tank.json:31",
         "variable",
         "margins, nearest first",
         "BadSensorFailure",
@@ -231,10 +232,10 @@ def test_an_armed_decision_is_shown_with_its_write_outcome_or_when_the_next_one_
 def test_a_followed_decision_is_one_line_with_its_margin_before_its_setpoints() -> None:
     line = show.decision_line(a_view()).plain
 
-    assert "permitted    margin 0.213 to buffer-tank/max-level; TK1.P101.SP=42.5, TK1.H101.CMD=true" in line
+    assert "permitted    margin 0.213 m to buffer-tank/max-level; TK1.P101.SP=42.5, TK1.H101.CMD=true" in line
     assert line.endswith("confirmed")
     assert show.decision_line(a_view(mode="shadow", write_outcome="")).plain.endswith("not written (shadow)")
-    refused = a_view(outcome="refused", violated=["m/c"], margins=[("m/c", "-0.2")], write_outcome="")
+    refused = a_view(outcome="refused", violated=["m/c"], margins=[("m/c", "-0.2", "bar")], write_outcome="")
     assert "limit of m/c missed by 0.2" in show.decision_line(refused).plain
     assert show.decision_line(refused).plain.endswith("; violates m/c")
 
