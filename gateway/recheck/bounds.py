@@ -94,7 +94,7 @@ def _book(texts: Sequence[str], bounds: Bounds) -> _Book:
     return _Book(
         sources,
         bounds,
-        of_the_past=set().union(*(_of_the_past(json.loads(text)) for text in texts)),
+        of_the_past=set().union(*(_of_the_past(json.loads(text.removeprefix("\ufeff"))) for text in texts)),
         horizon=max((source.horizon for source in sources), default=0),
         terminal={f"{source.id}/{entry.id}": entry.holds for source in sources for entry in source.terminal},
     )

@@ -13,9 +13,10 @@ from gateway.solver.analysis.asking import Allowance
 from gateway.solver.analysis.courses import Course, clause, clauses, lines
 from gateway.solver.analysis.findings import Finding, Level
 from gateway.solver.language.affine import Affine
+from gateway.solver.modules.compile import compile_module
 from gateway.solver.modules.module import Module
 from gateway.solver.rules.ruleset import RuleSet
-from tests.unit.solver_demo import module, rule_set
+from tests.unit.solver_demo import BUFFER_TANK, TAGS, module, rule_set
 from tests.unit.solver_heaters import TERMINAL, heaters
 from tests.unit.solver_small import rule, small
 
@@ -231,6 +232,12 @@ def test_s1_dead_ends_are_not_known_over_budget_nor_asked_without_dynamics() -> 
 
 
 # --- suggestions -----------------------------------------------------------------------------------------
+
+
+def test_a_set_is_suggested_for_a_file_with_a_mark_of_its_byte_order() -> None:
+    text = BUFFER_TANK.read_text(encoding="utf-8")
+    marked = compile_module(("\ufeff" + text).encode(), "tank.json", TAGS)
+    assert [part.text for part in suggest._with(marked, ["level <= 3"]).safe_set] == ["level <= 3"]
 
 
 def test_chords_lie_above_a_convex_function_and_touch_it_at_the_knots() -> None:

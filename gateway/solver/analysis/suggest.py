@@ -107,7 +107,7 @@ def _pasted(texts: Sequence[str]) -> Iterator[str]:
 
 def _with(module: Module, texts: Sequence[str]) -> Module:
     """The module with this safe set in place of its own; raises `ModuleRefusedError`."""
-    document = json.loads(module.text)
+    document = json.loads(module.text.removeprefix("\ufeff"))  # a mark of the byte order, as it may have
     document.pop("terminal", None)
     document.pop("horizon", None)
     document["safe_set"] = list(texts)
