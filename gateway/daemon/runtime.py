@@ -128,6 +128,7 @@ class RunningRules:
             accepted={v.tag: v.accept_quality for v in rule_set.measured if v.accept_quality},
             overrides=rule_set.overrides,
             standing=standing(rule_set),
+            backup_moves_each_s=float(rule_set.modules[0].step) if rule_set.backup_goes_on else None,
         )
 
     def _swap(self, rule_set: RuleSet, escape: str = "") -> None:

@@ -145,9 +145,10 @@ async def _settle(house: House) -> None:
         for point, why in house.read_back.settle():
             await house.modes.disarm(point, why)
         await house.modes.limit_repairs()
-        if disproved := house.rules.current.disproved:
-            for point in house.points.values():
-                await house.modes.disarm(point, disproved)
+        rules = house.rules.current
+        for point in house.points.values():
+            if why := rules.disproved or rules.too_seldom(point.settings.period_s):
+                await house.modes.disarm(point, why)
 
 
 async def _beat(house: House) -> None:

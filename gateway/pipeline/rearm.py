@@ -32,6 +32,7 @@ def not_armable(
     if not settings.required_modules:
         return "`required_modules` is empty: name the modules that must be in force"
     why = rules.unusable_for(settings.required_modules) or rules.not_armable
+    why = why or rules.too_seldom(settings.period_s)
     if why:
         return why
     why = _bad_input(point, store) or writer.not_live(point) or _contradicted(point)

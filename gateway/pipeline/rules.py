@@ -23,11 +23,25 @@ class RulesInForce:
     accepted: Mapping[TagId, frozenset[str]] = field(default_factory=dict)  # qualities usable besides Good
     overrides: tuple[Override, ...] = ()  # in force with it, each for its time only (S25)
     standing: Mapping[str, str] = field(default_factory=dict)  # what a carried state set stands on (S2)
+    backup_moves_each_s: float | None = None  # so often, as is proved of it; None: it need not move again
 
     def carries_on(self, standing: Mapping[str, str]) -> bool:
         """Whether a state set that stands on that is a premise under this set too: nothing of it changed."""
         mine = self.standing
         return standing is mine or all(mine.get(name, said) == said for name, said in standing.items())
+
+    def too_seldom(self, period_s: float | None) -> str:
+        """Why a point that decides so often cannot do what is proved of the backup (S1); empty when it can.
+
+        One that is only asked has no period: between requests the PLC falls back by itself.
+        """
+        step_s = self.backup_moves_each_s
+        if step_s is None or period_s is None or period_s <= step_s:
+            return ""
+        return (
+            f"the backup of the modules in force is proved for a move in each step of {step_s:g} s, and the "
+            f"point decides every {period_s:g} s: give the modules a `step` no shorter than the `period`"
+        )
 
     def usable(self, tag: TagId, status: StatusCode) -> bool:
         """Whether a reading of that quality may stand behind a write: plain Good, or accepted (S15)."""

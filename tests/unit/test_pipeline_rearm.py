@@ -52,6 +52,18 @@ def _unproved(house: House) -> None:
     house.rules.activate(RulesInForce(2, "two", frozenset({"tank"}), "safe set of `tank` is not proved"))
 
 
+# S1, S11: what is proved of the backup is proved for a move in each step.
+def test_s1_a_point_that_decides_less_often_than_its_backup_must_move_cannot_be_armed() -> None:
+    house = House()
+    house.rules.activate(replace(house.rules.current, backup_moves_each_s=1.0))
+    assert not armable(house)  # it is only asked, and the PLC falls back by itself in between
+    for period_s, refused in ((0.5, False), (1.0, False), (1.2, True), (5.0, True)):
+        house.point.settings = replace(house.point.settings, period_s=period_s)
+        assert ("for a move in each step of 1 s" in armable(house)) is refused
+    house.rules.activate(replace(house.rules.current, backup_moves_each_s=None))
+    assert not armable(house)
+
+
 def _bad_input(house: House) -> None:
     house.sample(LEVEL, 2.0, StatusCode.Bad)
 

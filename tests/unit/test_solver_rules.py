@@ -348,3 +348,18 @@ def test_margins_come_nearest_first_and_alternatives_have_theirs() -> None:
 
     assert near == [("near", Fraction(1)), ("far", Fraction(50))]
     assert PATIENT.timeout_ms == 10_000
+
+
+@pytest.mark.parametrize(
+    ("backup", "goes_on"),
+    [
+        ([{"p": "ramp(0, 5)"}, {"h": False}, {"s": "hold"}], True),
+        ([{"p": "0"}, {"h": False}, {"s": "hold"}], False),
+        ([{"when": "l >= 2", "p": "0"}, {"p": "hold", "h": False, "s": "hold"}], True),
+    ],
+)
+def test_s1_a_backup_that_ramps_or_asks_where_the_plant_is_must_move_in_each_step(
+    backup: list[dict[str, object]],
+    goes_on: bool,  # noqa: FBT001  from the table
+) -> None:
+    assert RuleSet.of([small("l <= 4", backup=backup)], 1).backup_goes_on is goes_on

@@ -17,7 +17,7 @@ from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.language import normal, steady
 from gateway.solver.language.affine import Affine, negated, symbols
 from gateway.solver.language.syntax import Expr, references, renamed, timed
-from gateway.solver.modules.module import Interval, Module, Variable
+from gateway.solver.modules.module import Interval, Module, Ramp, Variable
 from gateway.solver.rules.canonical import formula_text
 from gateway.solver.rules.disturbing import mistaken
 from gateway.solver.rules.interval import Scaled, scaled
@@ -135,6 +135,14 @@ class RuleSet:
         measured = {str(v.tag) for v in self.measured}
         asked = frozenset().union(*(references(rule.tree) for rule in self.rules))
         return frozenset(r.name for r in asked if r.form in {"prev", "rate"} and r.name in measured)
+
+    @cached_property
+    def backup_goes_on(self) -> bool:
+        """Whether the backup may do something else a step later: it ramps, or asks where the plant is."""
+        moves = (move for step in self.backup for move in step.entry.moves.values())
+        return any(step.formula is not None for step in self.backup) or any(
+            isinstance(move, Ramp) for move in moves
+        )
 
     @cached_property
     def _influenced(self) -> frozenset[str]:
