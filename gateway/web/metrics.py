@@ -24,7 +24,7 @@ _COVERAGE: Mapping[str, tuple[Callable[[ConstraintCoverage], float | None], str]
     "unknown": (lambda c: c.unknown, "Decisions in which nobody could tell"),
     "last_fired_time_seconds": (lambda c: c.fired_ns / 1e9, "When it last fired, UTC; 0: never"),
     "last_binding_time_seconds": (lambda c: c.bound_ns / 1e9, "When it last left no margin, UTC; 0: never"),
-    "least_margin": (lambda c: c.least_margin, "Least margin so far, in its own unit"),
+    "least_margin": (lambda c: c.least_margin, "Least margin so far; no unit where nobody can tell"),
 }
 _READY = "1 while that bundle serves the model and can be asked"
 _FELL_BACK = "1 while the model does not run on the provider that was asked for"
@@ -68,12 +68,14 @@ def exposition(mirror: Mirror) -> str:
     }
     lines += _labelled("o3_decoding_masked_out", _DRIFT, ("point", "output"), drift)
     for name, (counted, what) in _COVERAGE.items():
+        measured = name == "least_margin"
         covered = {
-            tuple(c.id.split("/", maxsplit=1)): value
+            (*c.id.split("/", maxsplit=1), *([c.margin_unit] if measured else [])): value
             for c in mirror.coverage.values()
             if (value := counted(c)) is not None
         }
-        lines += _labelled(f"o3_constraint_{name}", what, ("module", "constraint"), covered)
+        labels = ("module", "constraint", *(["unit"] if measured else []))
+        lines += _labelled(f"o3_constraint_{name}", what, labels, covered)
     serving: dict[tuple[str, ...], float] = {
         (m.id, m.bundle, m.digest): float(m.state == "ready") for m in mirror.models.values()
     }

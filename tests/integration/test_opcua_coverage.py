@@ -28,6 +28,7 @@ COVERED = ConstraintCoverage(
     bound_ns=0,
     least_margin=-1.5,
     least_ns=1_764_425_100_000_000_000,
+    margin_unit="%/s",
 )
 
 
@@ -45,6 +46,7 @@ async def test_a_constraint_in_force_has_nodes_and_one_that_is_gone_has_none(gat
     base = f"ns=1;s=Coverage/{RAMP}"
     assert await viewer.get_node(f"{base}/Fired").read_value() == 3
     assert await viewer.get_node(f"{base}/LeastMargin").read_value() == -1.5
+    assert await viewer.get_node(f"{base}/MarginUnit").read_value() == "%/s"
     fired = await viewer.get_node(f"{base}/LastFired").read_value()
     assert f"{fired:%Y-%m-%d %H:%M:%S}" == "2025-11-29 14:05:00"
     gateway.main.publish(msgspec.structs.replace(COVERED, gone=True))

@@ -185,6 +185,7 @@ def state(**changes: object) -> ConstraintCoverage:
         "fired_ns": 0,
         "bound_ns": 0,
         "least_margin": 0.3,
+        "margin_unit": "m",
         "least_ns": START_NS,
         "margins": [(-0.5, -0.2, 1), (0.2, 0.5, 9)],
     }
@@ -197,7 +198,7 @@ def test_a_constraint_that_never_fired_for_long_is_a_finding_for_the_engineer() 
     assert not is_quiet(state(fired_ns=START_NS), month_s, now)
     assert not is_quiet(state(), month_s, START_NS + 29 * DAY_NS)
     assert not is_quiet(state(kind="informational"), month_s, now)
-    assert "never fired in 31 d and 10 decisions (nearest 0.3)" in finding(state(), now)
+    assert "never fired in 31 d and 10 decisions (nearest 0.3 m)" in finding(state(), now)
     assert "judged in no decision" in finding(state(judged=0), now)
     rows = table([state(id="a/b"), state(id="z/quiet")], {"z/quiet"}, now)
     assert next(iter(rows.columns[0].cells)).plain == "z/quiet"  # type: ignore[union-attr]  # Text
@@ -213,6 +214,6 @@ def test_metrics_tell_each_constraint_by_its_labels() -> None:
     labels = '{module="buffer-tank",constraint="no-overflow"}'
     assert f"o3_constraint_fired{labels} 3" in said
     assert f"o3_constraint_last_fired_time_seconds{labels} 2.0" in said
-    assert f"o3_constraint_least_margin{labels} 0.3" in said
+    assert f'o3_constraint_least_margin{labels[:-1]},unit="m"}} 0.3' in said
     mirror.apply(FeedBatch(sequence=2, snapshot=False, items=[state(gone=True)]))
     assert "no-overflow" not in exposition(mirror)
