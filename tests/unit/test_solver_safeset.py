@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gateway.solver.errors import ModuleRefusedError
 from gateway.solver.proofs.safeset import main, prove, read_proofs
 from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_demo import (
@@ -19,6 +21,7 @@ from tests.unit.solver_demo import (
 )
 from tests.unit.solver_heaters import OUTPUTS as HEATERS
 from tests.unit.solver_heaters import TERMINAL, heaters
+from tests.unit.solver_small import small
 
 PROOFS = ROOT / "constraints" / "proofs.json"
 OUTPUTS = (PUMP, HEATER, MIXER)
@@ -149,3 +152,48 @@ def test_s1_a_proof_tells_how_far_it_is() -> None:
 
     assert [done for done, _ in told] == list(range(1, len(told) + 1))
     assert told[-1][0] == told[-1][1]
+
+
+MOVING: dict[str, Any] = {
+    "dynamics": {"l": "l + 0.01*p", "t": "t - 0.5*p"},
+    "backup": [{"p": "0", "h": False, "s": "hold"}],
+}
+
+
+# S1: the plant leaves such a set between two instants though it is in it at both; a decision may come then.
+@pytest.mark.parametrize(
+    ("lines", "refused"),
+    [
+        (["l <= 3 or t <= 50"], True),
+        (["h implies l <= 3 or t <= 50"], True),
+        (["l <= 3 or l >= 4"], True),
+        (["l + 0.1*(t - 0) <= 3 or l + 0.2*(t - 0) <= 4"], True),
+        (["l <= 3", "t <= 50"], False),
+        (["h implies l <= 3", "p > 20 implies t <= 50"], False),
+        (["l <= 3 - 0.01*p or l <= 2 + 0.01*p"], False),
+        (["l <= 2 - max(0.01*p, 0.1) or l <= 3 - 0.01*q"], False),
+        (["2*l + 0.2*(t - 0) <= 3 or l + 0.1*(t - 0) <= 2 - 0.01*p"], False),
+    ],
+)
+def test_s1_a_safe_set_that_the_plant_may_leave_between_instants_is_refused(
+    lines: list[str],
+    refused: bool,  # noqa: FBT001  from the table
+) -> None:
+    def compiled() -> RuleSet:
+        return RuleSet.of([small("l <= 4", safe_set=lines, **MOVING)], 1)
+
+    if not refused:
+        assert compiled().safe_set
+        return
+    with pytest.raises(ModuleRefusedError, match="a `safe_set` is judged step by step, and while `l`"):
+        compiled()
+
+
+def test_s1_so_is_one_whose_second_variable_moves_by_another_module() -> None:
+    first = small(
+        "l <= 4", safe_set=["l <= 3 or t <= 50"], dynamics={"l": "l + 0.01*p"}, backup=MOVING["backup"]
+    )
+    other = small("t <= 90", id="other", dynamics={"t": "t - 0.5*p"})
+    assert RuleSet.of([first], 1).safe_set
+    with pytest.raises(ModuleRefusedError, match="while `l` and `t` change"):
+        RuleSet.of([first, other], 1)

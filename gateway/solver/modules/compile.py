@@ -14,6 +14,7 @@ from gateway.config.problems import nearest
 from gateway.core.errors import ConstraintError
 from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.errors import ModuleRefusedError
+from gateway.solver.language import steady
 from gateway.solver.language.schema import ModuleShape
 from gateway.solver.language.syntax import Connective, Expr, Ref
 from gateway.solver.language.typecheck import Declared
@@ -100,7 +101,8 @@ class _Compiler:
         shape = self._shape
         dynamics = self._dynamics()
         rules = (*self._constraints(dynamics.keys()), *self._implicit(), *self._sequences())
-        safe_set, terminal = self._set("safe_set", shape.safe_set), self._set("terminal", shape.terminal)
+        safe_set = self._set("safe_set", shape.safe_set, dynamics.keys())
+        terminal = self._set("terminal", shape.terminal)
         backup = self._backup()
         module = Module(
             id=shape.id,
@@ -296,14 +298,19 @@ class _Compiler:
                     )
         return tuple(entries)
 
-    def _set(self, key: str, texts: list[str]) -> tuple[Constraint, ...]:
-        """`safe_set` or `terminal`."""
+    def _set(
+        self, key: str, texts: list[str], moving: AbstractSet[str] = frozenset()
+    ) -> tuple[Constraint, ...]:
+        """`safe_set` or `terminal`; the former holds between instants too, while `moving` variables move."""
         rules: list[Constraint] = []
         for index, text in enumerate(texts):
             loc = (key, index)
             tree = self._rules.truth(loc, "set")
             formula = self._rules.formula(tree, loc, linear=True) if tree is not None else None
             if tree is None or formula is None:
+                continue
+            if left := steady.leaves_between(formula, moving):
+                self._report.add(self._node.get(loc), f"{steady.problem_of_set(left)}, in `{text}`")
                 continue
             rules.append(
                 Constraint(

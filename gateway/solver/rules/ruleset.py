@@ -239,6 +239,11 @@ def _combined(modules: tuple[Module, ...], generation: int, overrides: tuple[Ove
             named = [rule.names.get(tag, tag) for tag in broken]
             said = f"{steady.problem(named)}, in `{rule.constraint.text}`"
             problems.append(ConstraintError(rule.source, rule.constraint.line, 1, said))
+    safe_set = tuple(rule_of(m, c) for m in modules for c in m.safe_set)
+    for rule in safe_set:
+        if left := steady.leaves_between(rule.formula, forms):
+            said = steady.problem_of_set([rule.names.get(tag, tag) for tag in left])
+            problems.append(ConstraintError(rule.source, rule.constraint.line, 1, said))
     if problems:
         raise ModuleRefusedError(tuple(problems))
     content = "".join(f"{m.id} {m.revision} {m.digest} {m.priority}\n" for m in modules)
@@ -252,7 +257,7 @@ def _combined(modules: tuple[Module, ...], generation: int, overrides: tuple[Ove
         forms=forms,
         disturbances=disturbances,
         rules=rules,
-        safe_set=tuple(rule_of(m, c) for m in modules for c in m.safe_set),
+        safe_set=safe_set,
         terminal=tuple(rule_of(m, c) for m in modules for c in m.terminal),
         backup=backup,
         repairable=frozenset(m.tags[name] for m in modules for name in m.repair),
