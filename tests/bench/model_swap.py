@@ -6,6 +6,7 @@ import asyncio
 import gc
 import shutil
 import statistics
+import sys
 import tempfile
 from collections.abc import Coroutine
 from pathlib import Path
@@ -18,6 +19,7 @@ from rich.table import Table
 
 from gateway.inference.client.model_engine import ModelEngine
 from gateway.inference.client.served import ServedModel
+from gateway.supervision.loop import before_traffic
 from tests.bench.report import Figure
 from tests.model_load import Load, full_pasts, swap
 from tests.unit.inference_demo import BUFFER_TANK, demo_definitions
@@ -41,13 +43,14 @@ async def _run(console: Console) -> list[Figure]:
         served = ServedModel("buffer-tank", [BUFFER_TANK], _make)
         served.recall(full_pasts())
         await served.start()
-        gc.collect()
-        gc.freeze()
-        gc.disable()  # as the daemon
+        turns_s = sys.getswitchinterval()
+        before_traffic()  # as the daemon
         try:
             return await _measured(console, served, (second, BUFFER_TANK))
         finally:
             gc.enable()
+            gc.unfreeze()
+            sys.setswitchinterval(turns_s)
             await served.aclose()
 
 

@@ -112,7 +112,7 @@ class EngineWorker:
             self._gives_way = False
 
     async def aclose(self) -> None:
-        """End the worker; bounded by a second."""
+        """End the worker, and let go of whoever heard of it; bounded by a second."""
         self.problem = "closed"
         self._up.clear()
         if self._keeper is not None:
@@ -121,6 +121,8 @@ class EngineWorker:
             self._keeper = None
         if self._process is not None:
             await self._process.aclose()
+        # its owner holds it: where nothing looks for rings of references, neither would ever be freed
+        self._warm, self._tell_warmed, self._on_lost = _nothing_to_warm, _told_nobody, None
 
     async def wait_up(self, timeout_s: float) -> None:
         """Return when requests may be sent; raises `TimeoutError`."""
@@ -295,3 +297,11 @@ class EngineWorker:
     def _tell_lost(self) -> None:
         if self._on_lost is not None:
             self._on_lost()
+
+
+def _nothing_to_warm() -> tuple[Propose, ...]:
+    return ()
+
+
+def _told_nobody(_held: frozenset[str]) -> None:
+    pass

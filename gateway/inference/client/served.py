@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -224,10 +223,7 @@ class ServedModel:
         log.error("bundle_passed_over", model=self.name, bundle=folder.name, problem=str(exc))
 
     async def _retired(self, old: ModelEngine, hurry: asyncio.Event) -> None:
-        """Requests under way end first, then the worker; an engine refers to itself, so it is collected here.
-
-        Under the daemon's frozen collector that takes a millisecond or two.
-        """
+        """Requests under way end first, then the worker; then nothing refers to the engine any more."""
         async with asyncio.TaskGroup() as waiting:
             drained = waiting.create_task(old.drained(_DRAIN_S), name="drained")
             hurried = waiting.create_task(hurry.wait(), name="hurried")
@@ -238,5 +234,3 @@ class ServedModel:
         counted = old.statistics()
         self._earlier = counted if self._earlier is None else counted.after(self._earlier)
         self._retiring.remove(old)
-        del old
-        gc.collect()
