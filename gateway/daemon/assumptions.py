@@ -20,6 +20,7 @@ from gateway.daemon.modes import Modes
 from gateway.pipeline.point import Point
 from gateway.solver.monitor.residual_worker import MODULE, Watched, answered, asked
 from gateway.solver.rules.ruleset import RuleSet
+from gateway.solver.wire import UntellableError
 from gateway.supervision.worker import WorkerProcess
 
 log = structlog.get_logger().bind(component="assumptions")
@@ -167,6 +168,8 @@ class Assumptions:
     async def _one(self, job: _Job) -> None:
         try:
             found = await self._asked(job)
+        except UntellableError as exc:
+            found = Watched(problem=str(exc))
         except (WorkerLostError, OSError) as exc:
             await self._lose(str(exc))
             await asyncio.sleep(_PAUSE_S)

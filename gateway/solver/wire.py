@@ -226,7 +226,7 @@ comparisons = msgspec.msgpack.Decoder(Compare, dec_hook=_dec)
 answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer, dec_hook=_dec)
 
 
-def written(ask: Ask) -> bytes:
+def written(ask: msgspec.Struct) -> bytes:
     """A request for the wire; raises `UntellableError`: inputs may be whatever a source sends."""
     try:
         body = encoder.encode(ask)

@@ -124,6 +124,19 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.002)
 
 
+async def test_measurements_that_cannot_be_told_end_no_watch() -> None:
+    async with watching() as rig:
+        await rig.decide()
+        request = rig.tank.request()
+        endless = {**request.inputs, LEVEL: replace(request.inputs[LEVEL], value=10**30)}
+        rig.watch.look(rig.point, record_of(replace(request, inputs=endless)))
+        await until(lambda: rig.watch.statistics().unread == 1)
+        assert "cannot be told" in rig.watch.health().text
+        await rig.decide()
+        assert rig.watch.health().ok
+    assert rig.watch.statistics().lost == 0
+
+
 async def test_s16_a_trip_latches_the_point_once_with_its_cause_and_is_audited() -> None:
     async with watching() as rig:
         await rig.decide(15)

@@ -18,7 +18,7 @@ from gateway.core.tag import TagDefinition, TagId
 from gateway.solver.modules.compile import compile_module
 from gateway.solver.monitor.residuals import Monitor
 from gateway.solver.rules.ruleset import RuleSet
-from gateway.solver.wire import decoder, encoder, given
+from gateway.solver.wire import decoder, encoder, given, written
 from gateway.supervision.child_log import log_as_parent
 from gateway.supervision.frames import receive, send
 
@@ -54,10 +54,10 @@ _watched = decoder(Watched)
 def asked(
     request: CheckRequest, kept: StateSet | None, unbroken_since: float, rules: RuleSet | None
 ) -> bytes:
-    """The frame that asks; `rules` where the process has not been told them yet."""
+    """The frame that asks; `rules` where the process has not been told them yet. Raises `UntellableError`."""
     modules = given(rules) if rules is not None else ()
     tags = tuple(rules.definitions.values()) if rules is not None else ()
-    return encoder.encode(Watch(request, kept, unbroken_since, modules, tags))
+    return written(Watch(request, kept, unbroken_since, modules, tags))
 
 
 def answered(body: bytes) -> Watched:
