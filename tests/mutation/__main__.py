@@ -17,9 +17,11 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
+from typing import Self
 
 import numpy as np
 import pytest
@@ -30,10 +32,22 @@ from tests.mutation.mutator import Mutant, mutants
 from tests.mutation.touched import Chosen, Touching, Watch
 
 ROOT = Path(__file__).parents[2]
-_CPU_S = 60  # a mutant that never ends is noticed, too
-_WAIT_S = 30  # likewise one that waits for ever
+_PATIENCE = 10  # times what the tests took without a change: a mutant that never ends is noticed, too
 _MEMORY = 4 * 1024**3
 WARM = (np, z3)  # imported once, by the parent of all mutants
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds that all tests may compute, and that one may take."""
+
+    cpu_s: int = 3_600
+    wait_s: int = 1_800
+
+    @classmethod
+    def after(cls, took: Sequence[float]) -> Self:
+        """For mutants, where the tests took so long on this machine without a change."""
+        return cls(60 + int(_PATIENCE * sum(took)), 30 + int(_PATIENCE * max(took, default=0.0)))
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -58,17 +72,21 @@ def _name(file: Path) -> str:
     return ".".join(file.relative_to(ROOT).with_suffix("").parts)
 
 
-def survives(file: Path, tree: ast.Module, tests: Sequence[str], plugin: object | None = None) -> bool:
+def survives(
+    file: Path, tree: ast.Module, tests: Sequence[str], limits: Limits, plugin: object | None = None
+) -> bool:
     """Whether all tests pass with the changed file. Blocks until a process has said so."""
     child = os.fork()
     if not child:
-        os._exit(_trial(file, tree, tests, [] if plugin is None else [plugin]))
+        os._exit(_trial(file, tree, tests, limits, [] if plugin is None else [plugin]))
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) == 0
 
 
-def _trial(file: Path, tree: ast.Module, tests: Sequence[str], plugins: Sequence[object]) -> int:
-    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S + 5))
+def _trial(
+    file: Path, tree: ast.Module, tests: Sequence[str], limits: Limits, plugins: Sequence[object]
+) -> int:
+    resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_s, limits.cpu_s + 5))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -78,7 +96,7 @@ def _trial(file: Path, tree: ast.Module, tests: Sequence[str], plugins: Sequence
         "-x",
         "-q",
         "--assert=plain",
-        f"--timeout={_WAIT_S}",
+        f"--timeout={limits.wait_s}",
         "-p",
         "no:cacheprovider",
         "-p",
@@ -95,7 +113,7 @@ def touching(file: Path, source: str, tests: Sequence[str]) -> Touching | None:
     """Which tests enter which function of the file as it is; None where they fail."""
     with TemporaryDirectory() as folder:
         told = Path(folder, "told.json")
-        if not survives(file, ast.parse(source), tests, Watch(file, source, told)):
+        if not survives(file, ast.parse(source), tests, Limits(), Watch(file, source, told)):
             return None
         seen = json.loads(told.read_text(encoding="utf-8"))
         return Touching(source, seen["tests"], seen["modules"])
@@ -103,15 +121,15 @@ def touching(file: Path, source: str, tests: Sequence[str]) -> Touching | None:
 
 def noticed(file: Path, mutant: Mutant, tests: Sequence[str], touched: Touching) -> bool:
     """Whether a test fails: those that enter the changed function are asked first, then `tests`, if any."""
-    first = touched.tests(mutant.line)
+    first, limits = touched.tests(mutant.line), Limits.after(touched.took)
     files = list(dict.fromkeys(name.partition("::")[0] for name in first))
     with TemporaryDirectory() as folder:
         told = Path(folder, "failed")
-        if first and not survives(file, mutant.tree, files, Chosen(first, told)):
+        if first and not survives(file, mutant.tree, files, limits, Chosen(first, told)):
             if told.exists():
                 touched.failed(told.read_text(encoding="utf-8"))
             return True
-    return bool(tests) and not survives(file, mutant.tree, tests)
+    return bool(tests) and not survives(file, mutant.tree, tests, limits)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -80,6 +80,8 @@ SPARED: dict[str, dict[str, str]] = {
         "_TRIES = 16  # to find a bound that holds itself up [16 -> 17]": _FOUND_HOLDS,
         "_CLOSER = 3 [3 -> 4]": _FOUND_HOLDS,
         "reach = dict.fromkeys(around, Fraction(0)) [0 -> 1]": _FOUND_HOLDS,
+        "reach = {name: max(far, 2 * apart * found[name]) for name, far in reach.items()} "
+        "[2 -> 3]": _FOUND_HOLDS,
     },
     "solver/monitor/envelope": {
         "return (low, high) if low <= high else (high, low) [LtE -> Lt]": _SAME_END,

@@ -128,3 +128,32 @@ def test_s16_a_clock_that_went_back_begins_the_windows_anew() -> None:
 
     assert monitor.take(rules, replace(Plant(), at=NOW - 1).request(), None) == ()
     assert monitor.begun == 1
+
+
+# S3: a prediction starts where the reading lets the plant physically be; where that is nowhere, at the reading.
+@pytest.mark.parametrize(
+    ("physical", "low", "high", "read"),
+    [
+        (["1.995", "4"], 1.995, 2.0105, 2.2),
+        (["1", "2.005"], 1.9895, 2.005, 2.01),
+        (["1", "4"], 1.9895, 2.0105, 2.2),
+        (["2.0105", "4"], 2.0105, 2.0105, 2.2),
+        (["3", "4"], 1.9895, 2.0105, 3.2),
+    ],
+)
+def test_s3_a_prediction_starts_where_the_plant_physically_can_be(
+    physical: list[str], low: float, high: float, read: float
+) -> None:
+    bound = {"variables": {"l": {"physical": physical}}}
+    found = second({**FILLED, **bound}, Plant(l=2.0), Plant(l=read))[L]
+
+    assert found.residual == pytest.approx(read - (low + high) / 2 - 0.2)
+
+
+@pytest.mark.parametrize(("most", "outside"), [("19.695", 0.0), ("19.69", 0.005)])
+def test_s3_a_reading_is_impossible_only_where_nothing_of_it_is_possible(most: str, outside: float) -> None:
+    bound = {"variables": {"q": {"physical": ["0", most]}}}
+    found = second({**FILLED, **bound}, Plant(q=20.0), Plant(q=20.0))[Q]
+
+    assert found.outside == pytest.approx(outside, abs=1e-12)
+    assert (found.residual > 5) is (outside > 0)  # held against where it can be, not against the last one
