@@ -130,7 +130,7 @@ def test_s16_a_clock_that_went_back_begins_the_windows_anew() -> None:
     assert monitor.begun == 1
 
 
-# S3: a prediction starts where the reading lets the plant physically be; where that is nowhere, at the reading.
+# S3: a prediction starts where the reading lets the plant physically be, or at the reading where it cannot.
 @pytest.mark.parametrize(
     ("physical", "low", "high", "read"),
     [
