@@ -68,7 +68,7 @@ def test_nobody_is_passed_over_for_long_however_urgent_the_others_are(
     for _ in range(150):  # everybody comes again at once: the worst there can be
         chosen = policy.plan(jobs.values(), in_turn)
         assert len(set(chosen)) == len(chosen) >= 1
-        in_turn = policy.then_in_turn(jobs[chosen[0]], in_turn)
+        in_turn = policy.then_in_turn(jobs[chosen[0]].passed_over, in_turn)
         for number, job in jobs.items():
             jobs[number] = replace(job, passed_over=0 if number in chosen else job.passed_over + 1)
         longest = max(longest, *(job.passed_over for job in jobs.values()))
@@ -84,7 +84,7 @@ def test_who_was_passed_over_for_long_leads_once_and_then_the_urgent_go_on() -> 
     in_turn: int | None = None
     for _ in range(16):
         (number,) = policy.plan([urgent, *jobs.values()], in_turn)
-        in_turn = policy.then_in_turn(jobs.get(number, urgent), in_turn)
+        in_turn = policy.then_in_turn(jobs.get(number, urgent).passed_over, in_turn)
         led.append(number)
         jobs = {
             n: replace(job, passed_over=0 if n == number else job.passed_over + 1) for n, job in jobs.items()

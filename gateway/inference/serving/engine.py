@@ -188,7 +188,7 @@ class Engine:
                 self._no_room = not self._writer.work_ahead(self._sessions.values())
             return
         planned = [self._jobs[number] for number in numbers]
-        self._in_turn = self._policy.then_in_turn(planned[0].waiting, self._in_turn)
+        self._in_turn = self._policy.then_in_turn(planned[0].passed_over, self._in_turn)
         for job in ready:
             job.passed_over += 1
         try:

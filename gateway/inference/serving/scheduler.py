@@ -59,9 +59,9 @@ class Policy:
                 room -= each.rows
         return tuple(planned)
 
-    def then_in_turn(self, leader: Waiting, in_turn: int | None) -> int | None:
-        """`in_turn` after a forward that `leader` led."""
-        if leader.passed_over >= self.patience:
+    def then_in_turn(self, passed_over: int, in_turn: int | None) -> int | None:
+        """`in_turn` after a forward whose leader was passed over so many times."""
+        if passed_over >= self.patience:
             return 0
         return None if in_turn is None else in_turn + 1
 

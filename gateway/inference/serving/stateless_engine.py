@@ -182,7 +182,7 @@ class StatelessEngine:
         planned = [self._jobs.pop(number) for number in numbers]
         if not planned:
             return
-        self._in_turn = self._policy.then_in_turn(planned[0].waiting, self._in_turn)
+        self._in_turn = self._policy.then_in_turn(planned[0].passed_over, self._in_turn)
         for job in self._jobs.values():
             job.passed_over += 1
         self.forwards += 1
