@@ -212,7 +212,10 @@ def _tokens(tokens: Sequence[int], vocabulary: int) -> list[Token]:
 
 
 def _drawn(logits: NDArray[np.float64], temperature: float, rng: np.random.Generator) -> int:
-    """The likeliest token at temperature 0, else one by its probability."""
+    """The likeliest token at temperature 0, else one by its probability; raises `InferenceError`."""
+    if not isfinite(float(logits.max())):
+        message = "the model answered with no usable probabilities: use another bundle"
+        raise InferenceError(message)
     if temperature == 0:
         return int(logits.argmax())
     with np.errstate(over="ignore"):  # next to 0 all others have none

@@ -14,6 +14,7 @@ import pytest
 from gateway.core.errors import InferenceError
 from gateway.inference.decision_model import DecisionModel
 from gateway.inference.kv.ort_session import open_session
+from gateway.inference.serving.engine import Engine
 from gateway.inference.training.clone import TankClone, engine_of
 from gateway.inference.training.tank import TANK
 from gateway.plantsim.tank import Measurement, Outputs
@@ -191,6 +192,22 @@ def test_what_cannot_be_generated_from_is_refused(tokens: list[int], temperature
     model = DecisionModel.from_bundle(BUFFER_TANK, "cpu")
     with pytest.raises(InferenceError, match=said):
         model.generate(tokens, 3, temperature)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-300, 1.0])
+@pytest.mark.parametrize("answered", [float("nan"), float("inf")])
+def test_a_token_is_not_drawn_from_what_is_no_number(
+    monkeypatch: pytest.MonkeyPatch, temperature: float, answered: float
+) -> None:
+    model = DecisionModel.from_bundle(BUFFER_TANK, "cpu")
+    assert isinstance(model._engine, Engine)
+    logits = np.zeros((1, 150), dtype=np.float32)
+    monkeypatch.setattr(model._engine.backend, "forward", lambda _rows: logits)
+    assert len(model.generate([1], 2, temperature)) == 2
+    logits[0, 7] = answered
+
+    with pytest.raises(InferenceError, match="no usable probabilities"):
+        model.generate([1], 2, temperature)
 
 
 def test_a_window_that_slides_goes_on_for_longer_than_the_pool_has_slots() -> None:
