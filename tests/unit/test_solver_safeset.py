@@ -21,7 +21,7 @@ from tests.unit.solver_demo import (
 )
 from tests.unit.solver_heaters import OUTPUTS as HEATERS
 from tests.unit.solver_heaters import TERMINAL, heaters
-from tests.unit.solver_small import small
+from tests.unit.solver_small import rule, small
 
 PROOFS = ROOT / "constraints" / "proofs.json"
 OUTPUTS = (PUMP, HEATER, MIXER)
@@ -197,3 +197,37 @@ def test_s1_so_is_one_whose_second_variable_moves_by_another_module() -> None:
     assert RuleSet.of([first], 1).safe_set
     with pytest.raises(ModuleRefusedError, match="while `l` and `t` change"):
         RuleSet.of([first, other], 1)
+
+
+FALLING: dict[str, Any] = {
+    "dynamics": {"l": "l + 0.01*p - 0.05"},
+    "terminal": ["l <= 4", "p <= 0"],
+    "horizon": 12,
+}
+
+
+# S1: else a proposal is permitted from which nothing may be written any more.
+@pytest.mark.parametrize(
+    ("move", "rules", "stands_against_it"),
+    [
+        ("0", ["abs(rate(p)) <= 10"], "`r`"),
+        ("ramp(0, 20)", ["abs(rate(p)) <= 10"], "`r`"),
+        ("ramp(0, 10)", ["abs(rate(p)) <= 10"], ""),
+        ("0", ["p <= 90", "h implies p >= 20"], ""),
+        ("0", ["h implies prev(p) <= 50 or p >= 5"], ""),
+        ("0", ["prev(h) implies p >= 20"], "`r`"),
+        ("0", ["l >= 3 implies abs(rate(p)) <= 10"], ""),
+    ],
+)
+def test_s1_a_backup_that_a_ramp_forbids_to_begin_brings_nothing_to_a_terminal_set(
+    move: str, rules: list[str], stands_against_it: str
+) -> None:
+    named = [
+        rule(text, "r" if number == len(rules) - 1 else f"r{number}") for number, text in enumerate(rules)
+    ]
+    module = small(
+        *named, rule("l <= 4", "high", always=True), backup=[{"p": move, "h": False, "s": "hold"}], **FALLING
+    )
+    proof = prove(RuleSet.of([module], 1), budget_s=LONG_S)
+    assert proof.holds is (not stands_against_it), proof.escape
+    assert stands_against_it in proof.escape

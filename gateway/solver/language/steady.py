@@ -72,8 +72,8 @@ def problem_of_set(names: Collection[str]) -> str:
     listed = " and ".join(f"`{name}`" for name in names)
     what = "changes" if len(names) == 1 else "change"
     return (
-        f"a `safe_set` is judged step by step, and while {listed} {what} within a step neither alternative may "
-        "hold though one does at both ends; name a set without a choice between them"
+        f"a `safe_set` is judged step by step, and while {listed} {what} within a step neither alternative "
+        "may hold though one does at both ends; name a set without a choice between them"
     )
 
 

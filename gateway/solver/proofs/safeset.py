@@ -2,6 +2,7 @@
 
 Of a `terminal` set it is shown that the backup, acting at any moment of the step, keeps the rules and ends in
 the set again: how the plant comes there, also when the gateway is silent, each check shows over its horizon.
+And that rules about outputs alone, ramps among them, let the backup begin from any values in force.
 
 Of a safe set three things are shown. All with Z3, for every state in the set, every disturbance, and both
 values of every guard that a sensor error could turn:
@@ -95,6 +96,13 @@ def _terminal(rules: RuleSet) -> Story:
     return story
 
 
+def _taken_over(rules: RuleSet) -> Story:
+    """The backup may begin wherever the outputs are: no ramp and no sequence stands against it."""
+    story = Story(rules, anywhere=True)
+    story.must_at_once(story.backup(), of_outputs=True)
+    return story
+
+
 def _lease(rules: RuleSet, lease_s: Fraction) -> Story:
     story = Story(rules)
     held = -(-lease_s // story.step)
@@ -133,7 +141,7 @@ def _fallback_steps(rules: RuleSet) -> int:
 
 def _stories(rules: RuleSet, lease_s: Fraction) -> tuple[Story, ...]:
     if rules.terminal and not rules.safe_set:
-        return (_terminal(rules),)
+        return _terminal(rules), _taken_over(rules)
     return _loop(rules), _lease(rules, lease_s)
 
 

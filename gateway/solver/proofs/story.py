@@ -59,9 +59,12 @@ def _number(value: Fraction) -> Affine:
 
 
 class Story:
-    """Premises and obligations of one course of events, step by step from any state of the safe set."""
+    """Premises and obligations of one course of events, step by step from any state of the safe set.
 
-    def __init__(self, rules: RuleSet) -> None:
+    `anywhere`: from any state at all, and any values in force that rules about them alone permit.
+    """
+
+    def __init__(self, rules: RuleSet, *, anywhere: bool = False) -> None:
         self.rules = rules
         self.step = rules.modules[0].step
         self.premises: list[Formula] = []
@@ -70,7 +73,7 @@ class Story:
         self._count = 0
         self.state = {str(v.tag): self._measured(v) for v in rules.measured}
         self.acting = {str(v.tag): self._action(v) for v in rules.actions}
-        for rule in rules.invariant:
+        for rule in rules.permitted_outputs if anywhere else rules.invariant:
             self.premises.append(self.said_of(rule, self.state, self.acting, self.acting))
 
     def fresh(self, name: str) -> Affine:
@@ -276,9 +279,12 @@ class Story:
             if mixed and not any("(" in name for name in symbols(rule.formula)):
                 self._owe(f"`{rule.constraint.id}` {said}", self.said_of(rule, way, acting, acting))
 
-    def must_at_once(self, after: Mapping[str, Affine]) -> None:
-        """Rules of the snapshot, ramps among them; minimum times do not bind the backup."""
-        for rule in self.rules.rules:
+    def must_at_once(self, after: Mapping[str, Affine], *, of_outputs: bool = False) -> None:
+        """Rules of the snapshot, ramps among them; minimum times do not bind the backup.
+
+        `of_outputs`: those about outputs alone.
+        """
+        for rule in self.rules.rules_of_outputs if of_outputs else self.rules.rules:
             if not rule.binding or rule.constraint.always:
                 continue
             if any(name.startswith(("kept_on(", "may_rise(")) for name in symbols(rule.formula)):

@@ -41,6 +41,10 @@ def proof_digest(rules: RuleSet, *, as_written: bool) -> str:
     }
     if newly_shown(rules):
         content["shown"] = "between instants, and of counts beyond their range"  # not all proofs before were
+    declared = (".range", ".min_on", ".min_off")
+    begins = (r for r in rules.rules_of_outputs if not r.constraint.id.endswith(declared))
+    if rules.terminal and any(not rule.constraint.always for rule in begins):
+        content["begins"] = "from any values in force"  # not all proofs before showed that
     if rules.terminal:
         content["terminal"] = sorted(formula_text(r.formula) for r in rules.terminal)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

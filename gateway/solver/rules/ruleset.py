@@ -102,6 +102,21 @@ class RuleSet:
         return (*self.safe_set, *self.terminal)
 
     @cached_property
+    def rules_of_outputs(self) -> tuple[Rule, ...]:
+        """Rules that ask nothing of the plant: what is proposed, what was in force, and how long."""
+        plant = {str(v.tag) for v in self.measured}
+
+        def asked(rule: Rule) -> set[str]:
+            return {name.partition("(")[2].removesuffix(")") or name for name in symbols(rule.formula)}
+
+        return tuple(r for r in self.rules if r.binding and not asked(r) & plant)
+
+    @cached_property
+    def permitted_outputs(self) -> tuple[Rule, ...]:
+        """Those of them that what is in force keeps by itself, however it came to be."""
+        return tuple(r for r in self.rules_of_outputs if not any("(" in n for n in symbols(r.formula)))
+
+    @cached_property
     def tolerated(self) -> frozenset[TagId]:
         """Measured tags that every module that knows them accepts bad, missing or old."""
         return frozenset(
