@@ -51,6 +51,7 @@ TESTS = {
     "solver/checking/together": solver("together"),
     "solver/monitor/envelope": solver("between"),
     "solver/monitor/readings": solver("moments"),
+    "solver/monitor/residuals": solver("monitor", "residuals"),
     "solver/rules/joining": solver("joining"),
     "solver/rules/around": solver("around"),
     "solver/rules/standing": (CARRIED,),
@@ -130,6 +131,7 @@ def test_the_mutator_makes_every_kind_of_mistake_and_each_is_another_program() -
 
 
 @pytest.mark.integration  # only for its length
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("file", TELLING)
 def test_the_mistakes_that_would_do_the_most_harm_are_noticed(file: str) -> None:
     found = tried(file, TESTS[file], *TELLING[file])
