@@ -19,6 +19,9 @@ _ALWAYS_TOLD = "something speaks against it before it is given up"
 _NO_TIME = "a piece of no time changes nothing"
 _FINENESS = "into how many pieces a time is cut is tuned: fewer are wider, never narrower"
 _FOUND_HOLDS = "how long a bound is looked for is tuned: every one that is found holds"
+_ANY_UNIT = "instants are compared in that unit with each other only"
+_BEGUN_ANYWAY = "the windows begin anew at the first decision, whenever it is"
+_KEPT_LONGER = "one prediction more is kept, and is never the one that is compared"
 _SAME_END = "both are the same then"
 _UNREAD = "nothing looks at it there"
 _ONLY_COMPARED = "it is compared with what was made the same way, and not read"
@@ -68,6 +71,16 @@ SPARED: dict[str, dict[str, str]] = {
         "_MOST_PIECES = 8  # of the time between two decisions, by what was in force [8 -> 9]": _FINENESS,
         "moments = [seconds, *cuts[: _MOST_PIECES - 1], Fraction(0)] [Sub -> Add]": _FINENESS,
         "moments = [seconds, *cuts[: _MOST_PIECES - 1], Fraction(0)] [1 -> 2]": _FINENESS,
+    },
+    "solver/monitor/residuals": {
+        "_MICROS = 1_000_000  # a second: what instants are whole numbers of [1000000 -> 1000001]": _ANY_UNIT,
+        "self._heard_at = Fraction(-1)  # INVARIANT: `_pieces` reach from `_moment` to here "
+        "[USub -> UAdd]": _BEGUN_ANYWAY,
+        "self._heard_at = Fraction(-1)  # INVARIANT: `_pieces` reach from `_moment` to here "
+        "[1 -> 2]": _BEGUN_ANYWAY,
+        "if self._moment is not None and gap > 0: [Gt -> GtE]": _NO_TIME,
+        "while len(self._predictions) > 1 and self._predictions[1].micros <= oldest: "
+        "[LtE -> Lt]": _KEPT_LONGER,
     },
     "solver/rules/around": {
         "alone = RuleSet.of([module], 0) [0 -> 1]": _UNREAD,

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from gateway.core.decision import StateSet
+from gateway.core.decision import InForce, StateSet
 from gateway.core.residual import Residual
 from gateway.core.tag import TagId
 from gateway.solver.monitor.residuals import Monitor
 from gateway.solver.rules.ruleset import RuleSet
 from tests.unit.solver_small import NOW, Plant, rule, small
 
-L, N, Q = TagId("L"), TagId("N"), TagId("Q")
+L, N, P, Q = TagId("L"), TagId("N"), TagId("P"), TagId("Q")
 HIGH = rule("l <= 4", always=True)
 FILLED: Mapping[str, Any] = {"dynamics": {"l": "l + 0.01*q"}}
 
@@ -101,6 +102,19 @@ def test_s16_an_input_moves_by_its_rate_and_no_farther(read: float, outside: flo
     assert found.residual == pytest.approx(read - 20)
 
 
+def test_s16_what_acted_between_decisions_closer_than_a_step_acted_for_as_long_as_it_was_in_force() -> None:
+    """40 % for half a second and 100 % for another: 0.7 m in all, seen by decisions in between."""
+    rules = RuleSet.of([small(HIGH, dynamics={"l": "l + 0.01*p"})], 1)
+    monitor = Monitor()
+    for seconds in (0.0, 0.25, 0.5):
+        assert monitor.take(rules, replace(Plant(l=2.0), at=NOW + seconds).request(), None) == ()
+    last = replace(Plant(l=2.7, old={"P": "100"}), at=NOW + 1).request()
+    ceased = (*last.history[P], InForce(Fraction(40), 0.5))
+    found = monitor.take(rules, replace(last, history={**last.history, P: ceased}), None)
+
+    assert {r.tag: r.residual for r in found}[L] == pytest.approx(0, abs=1e-9)
+
+
 def test_s16_a_decision_of_the_same_instant_takes_nothing_from_the_windows() -> None:
     rules, monitor = RuleSet.of([small(HIGH, **FILLED)], 1), Monitor()
     before, after = Plant(l=2.0), replace(Plant(l=2.21), at=NOW + 1)
@@ -157,3 +171,23 @@ def test_s3_a_reading_is_impossible_only_where_nothing_of_it_is_possible(most: s
 
     assert found.outside == pytest.approx(outside, abs=1e-12)
     assert (found.residual > 5) is (outside > 0)  # held against where it can be, not against the last one
+
+
+# One for each step of the longest window, and one that is as old as it: no more, however long it runs.
+@pytest.mark.parametrize("step", [1, 10])
+def test_s16_of_older_predictions_only_as_many_are_kept_as_windows_ask_for(step: int) -> None:
+    rules, monitor = RuleSet.of([small(HIGH, **FILLED, step=f"{step} s")], 1), Monitor()
+    seen: set[int] = set()
+    for number in range(75):
+        plant = replace(Plant(l=2 + 0.2 * number / 100), at=NOW + step * number, ages={})
+        seen |= {r.window for r in monitor.take(rules, plant.request(), None)}
+
+    assert len(monitor._predictions) == 61
+    assert seen == {1, 10, 60}
+
+
+@pytest.mark.parametrize(("read", "share"), [(3, 0.0), (4, 1e9)])
+def test_s16_of_what_may_not_move_at_all_any_miss_is_wholly_outside(read: int, share: float) -> None:
+    still = {"variables": {"n": {"max_rate": "0 1/s"}}}
+
+    assert second({**FILLED, **still}, Plant(n=3), Plant(n=read))[N].used_share == share
