@@ -129,10 +129,18 @@ class House:
     async def until(self, holds: Callable[[Picture], bool], usual_s: float, what: str) -> float:
         """Seconds until the picture is so; fails with the last of everything when it does not get so.
 
-        `usual_s` is the most that a quiet machine needs.
+        `usual_s` is the most that a quiet machine needs. A daemon that ends meanwhile ends the wait.
         """
-        started = time.monotonic()
-        assert await self.follower.until(holds, SLOWEST * usual_s), self._told(what, SLOWEST * usual_s)
+        started, so = time.monotonic(), False
+        daemon = self.daemon if self.daemon is not None and self.daemon.returncode is None else None
+
+        def over(picture: Picture) -> bool:
+            nonlocal so
+            so = holds(picture)
+            return so or (daemon is not None and daemon.returncode is not None)
+
+        await self.follower.until(over, SLOWEST * usual_s)
+        assert so, self._told(what, time.monotonic() - started)
         return time.monotonic() - started
 
     async def arm(self) -> float:
@@ -234,19 +242,21 @@ class House:
                     async with asyncio.timeout(0.02):  # a scan of the PLC
                         await enough.wait()
 
-        async with asyncio.TaskGroup() as tasks:
-            if self._level_m > FALLBACK_LEVEL_M:
-                tasks.create_task(hold(), name="level")
-            try:
-                yield
-            finally:
-                enough.set()
+        if self._level_m <= FALLBACK_LEVEL_M:
+            yield
+            return
+        holding = asyncio.create_task(hold(), name="level")
+        try:
+            yield
+        finally:
+            enough.set()
+            await holding
 
     def _told(self, what: str, timeout_s: float) -> str:
         p = self.picture
         parts = p.gateway.parts if p.gateway else {}
         return (
-            f"not within {timeout_s:g} s: {what}\nlast: {p.last}\npoints: {p.points}\n"
+            f"not within {timeout_s:.0f} s: {what}\nlast: {p.last}\npoints: {p.points}\n"
             f"modules: {p.modules}\nparts: {parts}\nlog:\n{self.log_tail()}"
         )
 
