@@ -104,7 +104,7 @@ class Writer:
         """`x @ weights[name]` times `by`, the weight `[K, N]`; the graph multiplies once only."""
         weight = self._weights[name]
         if self._quantized_block is None:
-            return self.node("MatMul", x, self.constant(name, weight * np.float32(by)))
+            return self.node("MatMul", x, self.constant(name, weight * weight.dtype.type(by)))
         packed, scales = quantize_8bit(weight, self._quantized_block)
         scales = scales * np.float32(by)
         if self._unfold:
