@@ -29,10 +29,14 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where new tokens go, and which pages must first be copied (from, to) because others read them."""
+    """Where new tokens go, and what must be done first: pages that others read are copied (from, to).
+
+    What stands in `fresh` ones is somebody else's, and no business of the new owner.
+    """
 
     slots: tuple[int, ...]
     copies: tuple[tuple[int, int], ...]
+    fresh: tuple[int, ...] = ()
 
 
 class BlockPool:
@@ -59,13 +63,14 @@ class BlockPool:
             sequence.pages[-1] = own
             self._copies += 1
             copies = ((shared, own),)
-        sequence.pages.extend(self._take() for _ in range(needed))
+        fresh = tuple(self._take() for _ in range(needed))
+        sequence.pages.extend(fresh)
         slots = tuple(
             sequence.pages[at // self.block] * self.block + at % self.block
             for at in range(used, used + tokens)
         )
         sequence.end += tokens
-        return Appended(slots, copies)
+        return Appended(slots, copies, fresh)
 
     def require(self, rows: Iterable[tuple[Sequence, int]]) -> None:
         """Raise `PoolExhaustedError`, changing nothing, unless all these appends find their pages."""

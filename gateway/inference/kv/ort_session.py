@@ -62,6 +62,8 @@ class PagedSession:
 
     def run_rows(self, rows: Values[Row]) -> NDArray[np.float32]:
         """Logits `[B, T, vocabulary]` of B sequences' T tokens each."""
+        if fresh := [page for row in rows for page in row.appended.fresh]:
+            self._clear(fresh)
         if copies := [copy for row in rows for copy in row.appended.copies]:
             self._copy_pages(copies)
         if self._prepared is not None and self._prepared.fits(len(rows), len(rows[0].tokens)):
@@ -79,7 +81,7 @@ class PagedSession:
     def _feeds(self, rows: Values[Row]) -> dict[str, NDArray[np.generic]]:
         """What the graph reads besides its pools.
 
-        Tables are filled up with page 0 to the longest: its positions come after every query's own.
+        Tables are filled up to the longest with a page of the row's own, at positions after every query's.
         """
         count = len(rows[0].tokens)
         ends = np.array([row.sequence.end for row in rows], dtype=np.int64)
@@ -90,6 +92,7 @@ class PagedSession:
         table = np.zeros((len(rows), max(len(row.sequence.pages) for row in rows)), dtype=np.int64)
         for line, row in zip(table, rows, strict=True):
             line[: len(row.sequence.pages)] = row.sequence.pages
+            line[len(row.sequence.pages) :] = row.sequence.pages[-1]
         slots = [slot for row in rows for slot in row.appended.slots]
         return {
             "tokens": np.array([[token.id for token in row.tokens] for row in rows], dtype=np.int64),
@@ -184,6 +187,18 @@ class PagedSession:
             if not written or np.count_nonzero(after) != written or pool.data_ptr() != addresses[name]:
                 return False
         return True
+
+    def _clear(self, pages: Values[int]) -> None:
+        """Leave nothing of what stood there. Queries that may not see a slot multiply it by 0 all the same.
+
+        So a row without numbers would make none of the next owner's. On the processor only: elsewhere it is
+        a copy of the whole pool.
+        """
+        if self._device == "cpu":
+            for name in self._pools:
+                values = self._writable(name).reshape(self._slots // self._block, -1)
+                for page in pages:
+                    values[page] = 0
 
     def _copy_pages(self, copies: Values[tuple[int, int]]) -> None:
         sources, targets = zip(*copies, strict=True)

@@ -120,7 +120,7 @@ class Prepared:
             pages = row.sequence.pages
             if bound.written[at] != pages:
                 bound.table[at, : len(pages)] = pages
-                bound.table[at, len(pages) :] = 0
+                bound.table[at, len(pages) :] = pages[-1]
                 bound.written[at] = list(pages)
         self._session.run_with_iobinding(bound.binding)
         return bound.logits.copy()
