@@ -38,7 +38,8 @@ async def run_gateway(config: GatewayConfig) -> None:
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(owned(config.gateway.state_dir))  # before anything there is read or written
         house = House(config, SystemClock())
-        await _start(house, stack)
+        if not await _started(house, stack, stop):
+            return
         tasks = [asyncio.create_task(work, name=name) for name, work in _long_lived(house).items()]
         tasks.append(asyncio.create_task(_until(stop), name="stop"))
         before_traffic()
@@ -53,6 +54,23 @@ async def run_gateway(config: GatewayConfig) -> None:
             await _stop(house, tasks)
 
 
+async def _started(house: House, stack: contextlib.AsyncExitStack, stop: asyncio.Event) -> bool:
+    """False where it was to stop before all stood: then what had begun is ended by the stack."""
+    starting = asyncio.create_task(_start(house, stack), name="start")
+    asked = asyncio.create_task(stop.wait(), name="stop-while-starting")
+    try:
+        await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            return True
+        log.info("stopped_while_starting")
+        return False
+    finally:
+        for task in (starting, asked):
+            task.cancel()
+        await asyncio.gather(starting, asked, return_exceptions=True)
+
+
 async def _start(house: House, stack: contextlib.AsyncExitStack) -> None:
     """Everything that must stand before the first decision; closed in reverse order."""
     config = house.config
@@ -62,6 +80,9 @@ async def _start(house: House, stack: contextlib.AsyncExitStack) -> None:
     await house.state.flush()
     await house.audit.append_event("start", "gateway", {"config": config.digest})
     house.modes.recall()
+    stack.push_async_callback(house.pool.aclose)
+    for engine in house.engines.values():
+        stack.push_async_callback(engine.aclose)
     try:
         async with asyncio.TaskGroup() as starting:
             starting.create_task(house.pool.start(), name="start-solver")
@@ -75,9 +96,6 @@ async def _start(house: House, stack: contextlib.AsyncExitStack) -> None:
         raise ConfigError(
             tuple(str(problem) for problem in told.exceptions)
         ) from None  # for a person to read
-    stack.push_async_callback(house.pool.aclose)
-    for engine in house.engines.values():
-        stack.push_async_callback(engine.aclose)
     await asyncio.gather(*(engine.warm() for engine in house.engines.values()))  # where records came late
     await house.models.tell_passed_over()
     config.gateway.constraints_dir.mkdir(parents=True, exist_ok=True)

@@ -28,6 +28,7 @@ _BATCH_PERIOD_S = 0.02
 _MAX_CLIENTS = 64
 _MAX_ASKS_PER_CLIENT = 64
 _SILENT_S = 10.0  # a peer that connects and says nothing, or half a frame, holds the place of another
+_LOOK_S = 2.0  # whether the socket's name still leads to us
 _TOLD_EVERY_S = 10.0  # refused peers, in the log
 _PEERCRED = struct.Struct("3i")
 
@@ -102,6 +103,7 @@ class LinkServer:
         snapshot: Snapshotter,
         allowed_uids: frozenset[int],
         silent_s: float = _SILENT_S,
+        look_s: float = _LOOK_S,
     ) -> None:
         self._path, self._answer, self._snapshot = path, answer, snapshot
         self._allowed = allowed_uids
@@ -111,29 +113,57 @@ class LinkServer:
         self._decoder = msgspec.msgpack.Decoder(ToServer)
         self._writers: set[asyncio.StreamWriter] = set()
         self._stopped = False
-        self._silent_s, self._told_after = silent_s, 0.0
+        self._silent_s, self._look_s, self._told_after = silent_s, look_s, 0.0
+        self._server: asyncio.Server | None = None
+        self._inode = 0
         self._unread: dict[asyncio.StreamWriter, tuple[int, float]] = {}  # whose Feed waits, and since when
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Listen while the block runs; refuses to take the socket of a gateway that is alive.
 
-        Raises `ConfigError`.
+        A socket that somebody removes is made anew, else nobody could stop the writes any more. Raises
+        `ConfigError`.
         """
         try:
-            server = await self._bound()
+            self._server = await self._bound()
         except OSError as exc:
             long = " its path is longer than a socket's may be (107 bytes): name a shorter `state_dir`"
             advice = long if "too long" in str(exc) else " this user must own its folder"
             raise ConfigError((f"the internal port {self._path}: {cause(exc)}:{advice}",)) from exc
+        keeping = asyncio.create_task(self._keep(), name="internal-port")
         try:
             yield
         finally:
             self._stopped = True
-            server.close()
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+            self._server.close()
             for writer in list(self._writers):
                 writer.transport.abort()
-            self._path.unlink(missing_ok=True)
+            if self._ours():
+                self._path.unlink(missing_ok=True)
+
+    async def _keep(self) -> None:
+        """Look now and then whether the name is still ours."""
+        while True:
+            await asyncio.sleep(self._look_s)
+            if self._ours():
+                continue
+            before = self._server
+            try:
+                self._server = await self._bound()
+            except (OSError, ConfigError) as exc:
+                log.error("internal_port_lost", path=str(self._path), problem=cause(exc))  # noqa: TRY400  # tried again
+                continue
+            log.warning("internal_port_made_anew", path=str(self._path), why="somebody removed its socket")
+            if before is not None:
+                before.close()
+
+    def _ours(self) -> bool:
+        with contextlib.suppress(OSError):  # gone, or its folder is
+            return self._path.stat().st_ino == self._inode
+        return False
 
     async def _bound(self) -> asyncio.Server:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -147,6 +177,7 @@ class LinkServer:
                     raise ConfigError((f"{self._path}: another gateway is running on this internal port",))
         server = await asyncio.start_unix_server(self._serve, path=str(self._path))
         self._path.chmod(0o660)
+        self._inode = self._path.stat().st_ino
         return server
 
     def publish(self, item: FeedItem) -> None:

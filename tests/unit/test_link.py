@@ -195,3 +195,25 @@ async def test_a_feed_that_is_not_read_is_known_by_its_process(tmp_path: Path) -
         while server.unread_s(os.getpid()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         writer.close()
+
+
+# Whoever cleans up a folder of sockets must not take the kill switch away from the operators.
+async def test_a_socket_that_somebody_removes_is_made_anew_and_old_connections_live_on(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "o3.sock"
+    async with LinkServer(path, echo, list, own_uids(), look_s=0.05).listening(), asyncio.timeout(30):
+        before = await LinkClient.connect(path, "before")
+        await before.ask("status")
+        for put_there in (False, True):
+            path.unlink()
+            if put_there:
+                path.write_text("not ours")
+            while not path.is_socket():  # noqa: ASYNC110  # a folder gives no event here
+                await asyncio.sleep(0.01)
+            after = await LinkClient.connect(path, "after")
+            assert (await after.ask("status")).ok
+            await after.aclose()
+        assert (await before.ask("status")).ok
+        await before.aclose()
+    assert not path.exists()
