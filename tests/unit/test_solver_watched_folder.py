@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,8 +81,8 @@ async def house(root: Path) -> AsyncIterator[House]:
     watcher = FolderWatcher(bench.folder, whole, SystemClock(), made.there.append)
     read = watcher._reader.read
 
-    def counted(*, again: bool) -> dict[str, Content] | None:
-        found = read(again=again)
+    def counted(*, again: bool, told: Mapping[str, str] | None = None) -> dict[str, Content] | None:
+        found = read(again=again, told=told or {})
         made.looks += 1
         return found
 

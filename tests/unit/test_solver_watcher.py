@@ -223,17 +223,18 @@ def test_s24_on_coarse_stamps_a_second_change_within_their_grain_is_seen(
     clock = FakeClock()
     reader = FolderReader(tmp_path, clock.monotonic)
 
-    def read_after(seconds: float, text: str) -> bytes:
+    def read_after(seconds: float, text: str) -> str:
         (tmp_path / "a.json").write_text(text)
         clock.advance(seconds)
         found = reader.read(again=False)
         assert found is not None
-        return found["a.json"].data
+        return found["a.json"].digest
 
-    assert read_after(0.0, '{"id": 1}') == b'{"id": 1}'
-    assert read_after(watcher.GRAIN_S - 0.1, '{"id": 2}') == b'{"id": 2}'
-    assert read_after(watcher.GRAIN_S, '{"id": 3}') == b'{"id": 3}'
-    assert read_after(0.1, '{"id": 4}') == b'{"id": 3}'  # by then another change has another stamp
+    one, two, three = (content(b'{"id": %d}' % number).digest for number in (1, 2, 3))
+    assert read_after(0.0, '{"id": 1}') == one
+    assert read_after(watcher.GRAIN_S - 0.1, '{"id": 2}') == two
+    assert read_after(watcher.GRAIN_S, '{"id": 3}') == three
+    assert read_after(0.1, '{"id": 4}') == three  # by then another change has another stamp
 
 
 # S24: whoever may write into another's file could approve as a second person what they wrote there.
@@ -284,3 +285,46 @@ def test_two_names_that_look_alike_are_two_files(tmp_path: Path) -> None:
     assert read is not None
     assert sorted(read) == sorted(names)
     assert not any(found.problem for found in read.values())
+
+
+# A folder of logs copied there by mistake would else fill the memory, and the next start's too.
+def test_of_many_great_files_some_are_held_at_a_time_and_all_are_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "ROOM_BYTES", 1_000)
+    for number in range(10):
+        (tmp_path / f"m{number}.json").write_text(json.dumps({"id": number, "more": "x" * 350}))
+    clock, settling = FakeClock(), Settling(parses)
+    reader = FolderReader(tmp_path, clock.monotonic)
+    told: list[str] = []
+    for look in range(12):
+        found = reader.read(again=settling.unsettled or not look, told=settling.told)
+        assert found is not None
+        assert len(found) == 10
+        assert sum(len(content.data) for content in found.values()) <= 1_000
+        changes = settling.look(clock.monotonic(), found)
+        assert all(len(change.content.data) > 350 for change in changes if isinstance(change, FileSettled))
+        told += [change.name for change in changes]
+        clock.advance(0.06)
+    assert sorted(told) == sorted({f"m{number}.json" for number in range(10)})
+    assert not any(read.content.data for read in reader._known.values())
+
+
+def test_a_file_that_is_read_again_after_it_was_told_keeps_no_bytes_and_is_told_of_when_it_changes(
+    tmp_path: Path,
+) -> None:
+    clock, settling = FakeClock(), Settling(parses)
+    reader = FolderReader(tmp_path, clock.monotonic)
+
+    def look() -> list[FolderChange]:
+        clock.advance(1.0)
+        found = reader.read(again=settling.unsettled, told=settling.told)
+        assert found is not None
+        return settling.look(clock.monotonic(), found)
+
+    file = tmp_path / "m.json"
+    file.write_text("[1]")
+    assert [*look(), *look()] == [FileSettled("m.json", content(b"[1]"))]
+    assert [change for _ in range(6) for change in look()] == []
+    file.write_text("[2]")
+    assert [*look(), *look()] == [FileSettled("m.json", content(b"[2]"))]

@@ -28,6 +28,8 @@ GIVE_UP_S = 0.3  # what still does not parse, or is still missing, after this lo
 GRAIN_S = 2.5  # the coarsest times of file systems are two seconds: so long stamps alone prove nothing
 RESCAN_S = 0.25  # sees what the kernel does not tell: network mounts, targets of links
 LIMIT_BYTES = 4 * 1024 * 1024
+ROOM_BYTES = 64 * 1024 * 1024  # for the contents of one look: of a thousand great files, some at a time
+_NOTHING: Mapping[str, str] = {}
 _NAME_BYTES = 200  # room for the report's suffix beside it
 
 
@@ -36,13 +38,18 @@ class Content:
     """What a file holds; `problem` says why it could not be read, else empty.
 
     `owners`: the Unix users who own the file, and the link to it where it is one; none where others may
-    write into it, too: then nobody knows who did.
+    write into it, too: then nobody knows who did. `kept` False: its bytes were left out, to be read again.
     """
 
     data: bytes
     digest: str
     problem: str = ""
     owners: frozenset[int] = field(default=frozenset(), compare=False)
+    kept: bool = field(default=True, compare=False)
+
+    def bare(self) -> Content:
+        """The same without its bytes."""
+        return replace(self, data=b"", kept=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,11 @@ class Settling:
         return changes
 
     @property
+    def told(self) -> Mapping[str, str]:
+        """By name, the digest of what was told last."""
+        return self._told
+
+    @property
     def unsettled(self) -> bool:
         """True while some file has changed and is not told of yet."""
         return any(look.digest != self._told.get(name) for name, look in self._looks.items())
@@ -102,7 +114,7 @@ class Settling:
                 return None
             del self._looks[name]
             return FileGone(name) if self._told.pop(name, None) is not None else None
-        if self._told.get(name) == content.digest or unchanged_s < SETTLE_S:
+        if self._told.get(name) == content.digest or unchanged_s < SETTLE_S or not content.kept:
             return None
         whole = not content.problem and self.parses(content.data)
         if not whole and unchanged_s < GIVE_UP_S:
@@ -129,9 +141,12 @@ class FolderReader:
         self._known: dict[str, _Read] = {}
         self._identity: tuple[int, int] | None = None  # of the folder when it last was what we watch
         self._empty = True  # it was then
+        self._room = ROOM_BYTES
 
-    def read(self, *, again: bool) -> dict[str, Content] | None:
+    def read(self, *, again: bool, told: Mapping[str, str] = _NOTHING) -> dict[str, Content] | None:
         """Every module file by name; None when the folder itself is away. `again` trusts no stamp.
+
+        The bytes of those whose digest is `told` are left out, and so are those there is no room for now.
 
         Another folder without a module in its place (the mount point of an unmounted disk) is away too, and
         so is one that was exchanged while it was read: what was found of it belongs to neither.
@@ -144,10 +159,11 @@ class FolderReader:
         if not names and not self._empty and identity != self._identity:
             return None
         found: dict[str, Content] = {}
+        self._room = ROOM_BYTES
         for name in names:
             with contextlib.suppress(FileNotFoundError):  # taken out between the two calls
                 if is_module_name(name):
-                    found[name] = self._file(name, again=again)
+                    found[name] = self._file(name, told.get(name), again=again)
                 else:
                     found[_shown(name)] = unreadable(_why_no_name(name))
         try:
@@ -164,7 +180,7 @@ class FolderReader:
         stamps = self._folder.stat()
         return stamps.st_dev, stamps.st_ino
 
-    def _file(self, name: str, *, again: bool) -> Content:
+    def _file(self, name: str, told: str | None, *, again: bool) -> Content:
         path = self._folder / name
         try:
             link = path.lstat()
@@ -182,7 +198,13 @@ class FolderReader:
             return known.content
         owners = frozenset[int]() if _others_write(stamps) else frozenset({link.st_uid, stamps.st_uid})
         content = replace(read_file(path), owners=owners)
-        self._known[name] = _Read(key, content, since, trusted=not content.problem and now - since > GRAIN_S)
+        trusted = not content.problem and now - since > GRAIN_S
+        self._known[name] = _Read(key, content.bare(), since, trusted=trusted)
+        if content.problem:
+            return content
+        if content.digest == told or (len(content.data) > self._room and self._room < ROOM_BYTES):
+            return content.bare()
+        self._room -= len(content.data)
         return content
 
 
@@ -237,7 +259,7 @@ class FolderWatcher:
 
     async def _look(self) -> list[FolderChange]:
         again = self._settling.unsettled
-        found = await asyncio.to_thread(self._reader.read, again=again)
+        found = await asyncio.to_thread(self._reader.read, again=again, told=dict(self._settling.told))
         if (found is None) != self._folder_lost:
             self._folder_lost = found is None
             log.warning("constraints_folder_lost" if self._folder_lost else "constraints_folder_found")
