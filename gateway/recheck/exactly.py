@@ -55,7 +55,8 @@ def recheck_exactly(texts: Sequence[str], question: Question) -> dict[str, Worst
     scene = scene_of(sources, question)
     if scene.undetermined:
         raise NotLinearError(scene.undetermined[0])
-    found = {breach.name: Worst(VIOLATED, witness=breach.witness) for breach in declared(scene, question)}
+    broken = [breach for breach in declared(scene, question) if breach.kind != "informational"]
+    found = {breach.name: Worst(VIOLATED, witness=breach.witness) for breach in broken}
     shown = _Shown(scene)
     for source in sources:
         for requirement in (*source.requirements, *source.safe_set, *source.terminal):

@@ -49,4 +49,4 @@ def for_held(
 
 
 def _lasted(seconds: Fraction | None, wanted: Fraction) -> bool:
-    return wanted <= 0 or (seconds is not None and seconds >= wanted)
+    return seconds is not None and seconds >= wanted

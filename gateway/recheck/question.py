@@ -213,6 +213,7 @@ class _Told:
             _called(row, seconds=True),
             self.question.for_held.get(_called(row, seconds=False), (False, True)),
         )
+        surely = surely or not row.seconds
         answers = [Fraction(1)] if surely else [Fraction(0), *([Fraction(1)] if possibly else [])]
         self.at_first["for", row.name] = answers
 

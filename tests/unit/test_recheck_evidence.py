@@ -99,6 +99,14 @@ def test_how_long_a_condition_has_held_is_known_from_the_checks_before(
     agreed(module, Plant(l=2.0, carried=rows), against)
 
 
+def test_what_need_not_have_held_for_any_time_only_has_to_hold() -> None:
+    module = small("l > 1 for 0 s")
+
+    for plant in (Plant(l=2.0), Plant(l=2.0, carried=after(module, Plant(l=0.5, at=NOW - 1)))):
+        agreed(module, plant, set())
+    agreed(module, Plant(l=0.5), {"r"})
+
+
 def test_after_a_start_and_after_a_gap_anything_may_have_held_and_nothing_surely_has() -> None:
     module = small("l > 1 for 10 s")
     contrary = small("not l > 1 for 10 s")
