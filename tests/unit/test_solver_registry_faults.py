@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -185,3 +188,22 @@ def test_a_step_of_no_plant_is_refused() -> None:
     for step in ("9" * 400 + " s", "0.0009 s", "25 h"):
         with pytest.raises(ModuleRefusedError, match="is of no plant; write one from 1 ms to 24 h"):
             compile_module(text.replace('"1 s"', f'"{step}"', 1).encode(), "l.json", TAGS)
+
+
+# The names of accounts may come over a network that does not answer.
+async def test_whose_change_it_is_is_never_asked_where_decisions_wait(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def getpwuid(_uid: int) -> SimpleNamespace:
+        asked.append(threading.get_ident())
+        return SimpleNamespace(pw_name="anna")
+
+    monkeypatch.setattr(pwd, "getpwuid", getpwuid)
+    registry = bench.registry()
+    await registry.start([bench.module("a.json", "a", 1)])
+    await registry.apply([bench.module("a.json", "a", 2)])
+    assert registry.book.waiting["a"].by == {"anna"}
+    assert asked
+    assert threading.get_ident() not in asked

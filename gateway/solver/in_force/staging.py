@@ -210,7 +210,8 @@ class Staging:
         if self._for_trial(sets, new):
             return await self.tried(sets, new)
         holder = sets.active.get(module.id)
-        sets = await self.offered(sets, new, self._authors(change, content))
+        by = await asyncio.to_thread(self._authors, change, content)  # names may come over a network
+        sets = await self.offered(sets, new, by)
         if file in self.book.refused and holder is not None and holder.file != file:
             self._copies[file] = change
         return sets
