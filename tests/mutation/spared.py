@@ -22,6 +22,7 @@ _FOUND_HOLDS = "how long a bound is looked for is tuned: every one that is found
 _ANY_UNIT = "instants are compared in that unit with each other only"
 _BEGUN_ANYWAY = "the windows begin anew at the first decision, whenever it is"
 _KEPT_LONGER = "one prediction more is kept, and is never the one that is compared"
+_A_HAIR = "a miss by one of a 24th decimal is how numbers are rounded"
 _SAME_END = "both are the same then"
 _UNREAD = "nothing looks at it there"
 _ONLY_COMPARED = "it is compared with what was made the same way, and not read"
@@ -81,6 +82,8 @@ SPARED: dict[str, dict[str, str]] = {
         "if self._moment is not None and gap > 0: [Gt -> GtE]": _NO_TIME,
         "while len(self._predictions) > 1 and self._predictions[1].micros <= oldest: "
         "[LtE -> Lt]": _KEPT_LONGER,
+        "while len(self._predictions) > 1 and self._predictions[1].micros <= oldest: [1 -> 2]": _KEPT_LONGER,
+        "newest.append(outside > 0) [0 -> 1]": _A_HAIR,
     },
     "solver/rules/around": {
         "alone = RuleSet.of([module], 0) [0 -> 1]": _UNREAD,
