@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
-from gateway.core.decision import Refused, Repaired
+from gateway.core.decision import Permitted, Refused, Repaired, Undetermined
 from gateway.core.ports import StateSet
+from tests.unit.falsifier_foresight import PATIENCE, Silence, lived, safe
 from tests.unit.falsifier_gateway import Decided, Gateway, Rules, second_opinion
 from tests.unit.falsifier_judge import EVER, Found, Judge
-from tests.unit.falsifier_plant import Output, Plant
+from tests.unit.falsifier_plant import Plant
 from tests.unit.falsifier_plc import PACES, Plc, counted
 from tests.unit.falsifier_truth import TICK, Player, Truth, nearest
+from tests.unit.falsifier_wishes import Wishes
 from tests.unit.falsifier_words import Values
 
-PATIENCE = 4  # seconds that a PLC holds the last values beyond a proposal's time
 HOPELESS = 3  # cycles
-LONG = 14  # steps of a fallback that are looked at
 KEPT = frozenset({"permitted", "repaired", "backup", "value in force"})  # what is permitted, by whom it came
 ARRIVES = 0.5  # of the writes that nobody answers
 LATEST = Fraction(1, 100)
@@ -42,6 +42,7 @@ class Trouble:
     by_hand: float = 0.0
     swap: float = 0.0
     foreseen: float = 0.3  # what if this decision were the last one
+    sampled: float = 0.0  # proposals that vertex sampling looks at
     hasty: float = 0.1  # a further decision soon after
 
 
@@ -88,6 +89,7 @@ class Loop:
         self.judge = Judge(self.truth)
         dice = random.Random(seed + 2)  # noqa: S311  repeatable
         self.plc = Plc(self.truth, self.judge, dice, self._polled)
+        self.wishes = Wishes(self.plant, self.truth, self.player, self.dice)
         self.gateway = Gateway(rules[0], repair_nearest=self.dice.random() < 0.25)
         self.tally = Tally(found=self.judge.found, closest=self.judge.closest)
         self.readings: dict[str, tuple[float | int, Fraction]] = {}
@@ -95,7 +97,6 @@ class Loop:
         self.local_left = 0
         self.first_write = False
         self.last_confirmed = self.truth.now
-        self.mulled: Values | None = None
         self.started, self.blind = True, False
         self.calm = False  # since something was permitted nothing went wrong
         self.lost = 0  # cycles in a row in which nothing was permitted
@@ -129,6 +130,8 @@ class Loop:
         self.started = False
         if armed and decided.by in KEPT and self.plant.lasting and self.dice.random() < self.trouble.foreseen:
             self._foreseen(decided)
+        if self.plant.lasting and self.dice.random() < self.trouble.sampled:
+            self._sampled(decided, wanted)
         self._until_next(decided, armed=armed)
 
     def _until_next(self, decided: Decided, *, armed: bool) -> None:
@@ -161,28 +164,34 @@ class Loop:
                 history.ended(float(now + delay))
 
     def _foreseen(self, decided: Decided) -> None:
-        """What if this were the last decision: the PLC falls back at some moment, and that goes on."""
-        now, dice, plant = self.truth.now, self.dice, self.plant
-        memo: dict[int, object] = {id(plant): plant, id(self.gateway): self.gateway}
-        memo[id(self.rules)] = self.rules
-        other: Loop = copy.deepcopy(self, memo)
+        """What if this were the last decision."""
+        dice, plant, judge = self.dice, self.plant, self.judge
+        effect = self._some(plant.delay)
         latest = plant.hold + PATIENCE
-        effect = other._some(plant.delay)
         falls = dice.choice((effect, plant.hold, latest, effect + self._some(latest - effect)))
-        other.plc.polled = lambda: None  # nobody looks any more
-        other.player.mood, other.plc.pace = "greedy", dice.choice(PACES)
-        other.plc.until(now + effect)
-        other.plc.take(decided.written)
-        other.plc.until(now + max(effect, falls))
-        other.player.aim(nearest(plant.every_law, other.truth.values()))
-        other.plc.fall()
-        for _ in range(LONG):
-            other.plc.until(other.truth.now + plant.step)
-        known = len(self.judge.found)
-        for one in other.judge.found[known:]:
-            self.judge.found.append(Found(f"{one.what} after silence", one.at, one.told))
-        for law, slack in other.judge.closest.items():
-            self.judge.closest[law] = min(slack, self.judge.closest.get(law, slack))
+        silence = Silence(effect=effect, falls=max(effect, falls), pace=dice.choice(PACES))
+        start = self.truth.state, self.truth.acting
+        target = nearest(plant.every_law, self.truth.values())
+        other = lived(plant, start, decided.written, silence, target, dice.randint(0, 10**6))
+        for one in other.found:
+            judge.tell(f"{one.what} after silence", f"{silence}: {one.told}")
+        for law, slack in other.closest.items():
+            judge.closest[law] = min(slack, judge.closest.get(law, slack))
+
+    def _sampled(self, decided: Decided, wanted: Values) -> None:
+        """Counts proposals that vertex sampling finds nothing against, and how many go out as they are."""
+        if decided.state is None or isinstance(decided.result.verdict, Undetermined):
+            return
+        probe = copy.copy(self.judge)
+        probe.found = []
+        probe.permitted(self.plant, wanted, as_backup=False)
+        if probe.found or not safe(
+            self.plant, decided.state, self.truth.acting, wanted, self.dice.randint(0, 999)
+        ):
+            return
+        self.tally.safe += 1
+        if isinstance(decided.result.verdict, Permitted) and dict(decided.written) == dict(wanted):
+            self.tally.unchanged += 1
 
     def _unanswered(self) -> bool:
         soon = self.truth.now + self.plant.hold + 1 < self.last_confirmed + PATIENCE
@@ -243,7 +252,7 @@ class Loop:
         output = self.dice.choice(self.plant.outputs)
         self.judge.promise.until = Fraction(-1)
         self.judge.counted = self.truth.now
-        self.plc.put({output.name: self._anywhere(output)})
+        self.plc.put({output.name: self.wishes.anywhere(output)})
 
     def _begin_anew(self) -> None:
         """Nothing is permitted any more, and nothing is promised: another start is more of a trial."""
@@ -294,7 +303,7 @@ class Loop:
 
     def _decide(self, now: Fraction) -> tuple[Decided, Values]:
         self.judge.acquired(started=self.started)
-        wanted = self._wanted()
+        wanted = self.wishes.wanted()
         if self.first_write and not self.unarmed:
             self.first_write = False
             wanted = dict(self.truth.acting)
@@ -324,7 +333,7 @@ class Loop:
                 if said:
                     judge.tell("the second checker differs", said)
         if isinstance(decided.result.verdict, Refused | Repaired):
-            self.mulled = wanted
+            self.wishes.mulled = wanted
         judge.look()
         self._note(
             f"{'' if armed else 'not armed, '}wanted {_said(wanted)}: {decided.by} {_said(decided.written)}"
@@ -342,43 +351,6 @@ class Loop:
 
     def _note(self, what: str) -> None:
         self.trace.append(f"{float(self.truth.now):.4f} {_said(self.truth.values())} | {what}")
-
-    def _wanted(self) -> dict[str, Fraction]:
-        """What an adverse model proposes."""
-        way = self.dice.random()
-        values = self.truth.values()
-        if way < 0.15 and self.mulled is not None:  # again what was refused
-            return dict(self.mulled)
-        target = nearest(self.plant.every_law, values) if way < 0.65 else None
-        self.player.aim(target or self.player.target)
-        found: dict[str, Fraction] = {}
-        for output in self.plant.outputs:
-            low, high = output.range
-            pull = self.player.pull(output.name)
-            if target is not None and pull:
-                found[output.name] = high if pull > 0 else low
-            elif way < 0.75:
-                found[output.name] = self.dice.choice((low, high))
-            elif way < 0.9:
-                found[output.name] = self._anywhere(output)
-            else:
-                found[output.name] = self._near(output)
-        return found
-
-    def _anywhere(self, output: Output) -> Fraction:
-        if output.labels:
-            return Fraction(self.dice.choice(list(output.labels.values())))
-        low, high = output.range
-        grid = output.scale if output.sort == "real" else Fraction(1)
-        return low + grid * self.dice.randint(0, int((high - low) / grid))
-
-    def _near(self, output: Output) -> Fraction:
-        value = self.truth.acting[output.name]
-        if output.sort != "real":
-            return value
-        low, high = output.range
-        wide = (high - low) / 10 * Fraction(self.dice.randint(-8, 8), 8)
-        return min(high, max(low, counted(output, value + wide)))
 
     def _gap(self) -> Fraction:
         """Until the next acquisition."""

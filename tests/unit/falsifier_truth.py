@@ -190,7 +190,7 @@ class Truth:
         self.state, self.now = after, ends
 
     def _pushed(self, name: str, own: Form) -> Fraction:
-        """What states and a disturbance do to a state: seen from wherever in the last step, within its band."""
+        """What states and a disturbance do to a state: in its band seen from wherever in the last step."""
         low, high = self.plant.bands[f"w_{name}"]
         if not own.terms:
             return self.player.within(f"w_{name}", (low, high))
