@@ -136,6 +136,28 @@ def test_s16_values_in_force_known_again_since_the_last_decision_are_known_all_a
         assert monitor.begun == int(not judged)
 
 
+@pytest.mark.parametrize(("seconds", "judged"), [(0.75, True), (0.74, False)])
+def test_s16_a_decision_a_quarter_of_a_step_early_is_judged_as_one_a_step_later(
+    seconds: float, *, judged: bool
+) -> None:
+    rules, monitor = RuleSet.of([small(HIGH, **FILLED)], 1), Monitor()
+    monitor.take(rules, Plant(l=2.0).request(), None)
+    early = replace(Plant(l=2.15), at=NOW + seconds).request()
+
+    assert (L in {r.tag for r in monitor.take(rules, early, None) if r.window == 1}) is judged
+
+
+@pytest.mark.parametrize("ago", [0.001, 0.5, 1.0])
+def test_s16_where_nobody_knows_what_is_in_force_nothing_is_judged_and_all_begins_anew(ago: float) -> None:
+    rules, monitor = RuleSet.of([small(HIGH, dynamics={"l": "l + 0.01*p"})], 1), Monitor()
+    monitor.take(rules, Plant(l=2.0).request(), None)
+    later = replace(Plant(l=2.4), at=NOW + 1).request()
+    unknown = {**later.history, P: (InForce(Fraction(40), ago),)}
+
+    assert monitor.take(rules, replace(later, history=unknown), None) == ()
+    assert monitor.begun == 1
+
+
 def test_s16_a_clock_that_went_back_begins_the_windows_anew() -> None:
     rules, monitor = RuleSet.of([small(HIGH, **FILLED)], 1), Monitor()
     monitor.take(rules, Plant().request(), None)
