@@ -73,6 +73,23 @@ def test_s5_a_rule_that_no_action_can_influence_is_to_be_marked_monitor() -> Non
     assert todo.startswith("mark it `monitor`")
 
 
+def test_s5_a_critical_rule_that_an_action_can_influence_is_no_monitor() -> None:
+    dynamics = {"l": "l + 0.001*p"}
+    by_level = rule("l <= 3", always=True, monitor=True)
+    standard = rule("l <= 3", "wanted", always=True, monitor=True)
+    of_inflow = rule("q <= 30", "inflow", monitor=True)
+    found = alone(small(by_level, standard, of_inflow, dynamics=dynamics))
+    critical = (
+        replace(r, constraint=replace(r.constraint, kind="critical")) if r.constraint.id != "wanted" else r
+        for r in found.rules
+    )
+    rules = replace(found, rules=tuple(critical))
+
+    (said,) = told(influence.examine(rules), "warning")
+
+    assert said == "`p` can influence critical `r`, but it is marked `monitor` and refuses nothing"
+
+
 def test_s5_influence_is_told_in_steps_and_seconds_with_the_actions() -> None:
     said = told(influence.examine(alone(heaters())), "note")
 

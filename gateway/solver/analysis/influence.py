@@ -52,7 +52,9 @@ def examine(rules: RuleSet, only: str = "") -> Iterator[Finding]:
             yield _out_of_reach(rules, rule)
             continue
         soon[steps[0]] = soon.get(steps[0], 0) + 1
-        if steps[0]:
+        if _disarmed(rules, rule, steps[0]):
+            yield _only_watched(rule, steps[1])
+        elif steps[0]:
             yield _later(rules, rule, *steps)
     for steps_needed, count in sorted(soon.items()):
         if not steps_needed:
@@ -74,6 +76,24 @@ def _steps(rules: RuleSet, rule: Rule, moved: Reach) -> tuple[int, tuple[str, ..
         elif tag in moved and form in {"now", "prev", "rate"}:
             found.append(moved[tag])
     return min(found, key=lambda f: f[0], default=None)
+
+
+def _disarmed(rules: RuleSet, rule: Rule, steps: int) -> bool:
+    """Whether a critical rule is called one that no action can influence, though an action can in time."""
+    critical = rule.constraint.kind == "critical" and rule.constraint.monitor
+    return critical and steps <= max(1, rules.horizon)
+
+
+def _only_watched(rule: Rule, actions: tuple[str, ...]) -> Finding:
+    name, by = rule.constraint.id, " or ".join(f"`{action}`" for action in actions)
+    return Finding(
+        question="influence",
+        level="warning",
+        subject=name,
+        where=rule.where,
+        said=f"{by} can influence critical `{name}`, but it is marked `monitor` and refuses nothing",
+        todo="take `monitor` out, or call the rule `informational`",
+    )
 
 
 def _out_of_reach(rules: RuleSet, rule: Rule) -> Finding:
