@@ -43,6 +43,7 @@ class DeviceReader:
         self._back_off = BackOff(endpoint.back_off_first_s, endpoint.back_off_cap_s)
         self._plans = {group: self._plan(group) for group in device.poll_groups}
         self._vouched = self._beside_the_counter()
+        self._refusing: dict[tuple[str, int], str] = {}  # by table and address, in the device's words
         self._log = structlog.get_logger().bind(component="modbus", device=device.id)
 
     @property
@@ -88,6 +89,8 @@ class DeviceReader:
                     raise
                 pending[:0] = self._refused(block, exc)
             else:
+                if self._refusing.pop((block.table, block.address), None) is not None:
+                    self._log.info("poll_answered_again", table=block.table, address=block.address)
                 self._take(block, reply)
         self._back_off.reset()
         self.quiet_until = float("-inf")
@@ -128,6 +131,11 @@ class DeviceReader:
         """The smaller blocks to ask instead, none unless an address was illegal."""
         if refusal.code != _ILLEGAL_ADDRESS:
             status = _REFUSED.get(refusal.code, StatusCode.BadDeviceFailure)
+            where = (block.table, block.address)
+            if self._refusing.get(where) != refusal.problem:  # once, not with every poll
+                self._refusing[where] = refusal.problem
+                words = {"table": block.table, "address": block.address, "count": block.count}
+                self._log.warning("poll_refused", **words, reason=refusal.problem, tags_turn=status.name)
             self._store.degrade((TagId(item.key) for item in block.items), status)
             return ()
         before = self.holes
