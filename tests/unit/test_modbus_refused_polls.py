@@ -38,7 +38,7 @@ class Plc:
 async def test_a_refused_poll_is_told_once_and_again_when_it_is_answered() -> None:
     clock = FakeClock()
     store = TagStore([DEFINITION], clock)
-    reader = DeviceReader(DEVICE, ModbusEndpoint("127.0.0.1"), store, clock)
+    reader = DeviceReader(DEVICE, ModbusEndpoint(host="127.0.0.1"), store, clock)
     plc = Plc()
     with capture_logs() as logs:
         for code in (0, 4, 4, 4, 6, 0, 0):
