@@ -21,6 +21,7 @@ from gateway.plantsim.plant import PlantSettings, RunningPlant, running_plant
 from gateway.plantsim.plc import SoftPlc, Status, block_checksum
 from gateway.plantsim.scan_log import read_scans
 from gateway.plantsim.units import IDENTITY, units_of
+from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
 PATIENCE_S = 60.0
@@ -240,12 +241,11 @@ async def test_the_program_says_where_it_serves_and_stops_cleanly_with_its_log_c
 
 
 async def test_a_killed_plant_leaves_its_log_and_starts_again_on_the_same_port(tmp_path: Path) -> None:
-    path = tmp_path / "scan.csv"
-    port = 0
+    path, port = tmp_path / "scan.csv", free_port()
     for run in (1, 2):
         process = await start_program("--port", str(port), "--scan-log", str(path))
         try:
-            port = await served_port(process)
+            assert await served_port(process) == port
             async with connected(port) as (reader, writer):
 
                 async def logged(
