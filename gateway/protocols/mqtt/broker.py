@@ -18,7 +18,7 @@ from gateway.core.errors import LinkBrokenError
 
 log = structlog.get_logger().bind(component="mqtt-broker")
 
-_START_LIMIT_S = 5.0
+_START_LIMIT_S = 30.0
 _STOP_GRACE_S = 2.0
 _CONFIG = """\
 listener {port} 127.0.0.1
