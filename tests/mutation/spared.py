@@ -23,7 +23,6 @@ _ANY_UNIT = "instants are compared in that unit with each other only"
 _BEGUN_ANYWAY = "the windows begin anew at the first decision, whenever it is"
 _KEPT_LONGER = "one prediction more is kept, and is never the one that is compared"
 _A_HAIR = "a miss by one of a 24th decimal is how numbers are rounded"
-_SAME_END = "both are the same then"
 _UNREAD = "nothing looks at it there"
 _ONLY_COMPARED = "it is compared with what was made the same way, and not read"
 _ROOM = "Z3 is told how many there are; room for one more is not looked at"
@@ -99,8 +98,8 @@ SPARED: dict[str, dict[str, str]] = {
         "reach = {name: max(far, 2 * apart * found[name]) for name, far in reach.items()} "
         "[2 -> 3]": _FOUND_HOLDS,
     },
-    "solver/monitor/envelope": {
-        "return (low, high) if low <= high else (high, low) [LtE -> Lt]": _SAME_END,
+    "pipeline/writer": {
+        "return None, \"\" ['' -> '~']": _UNREAD,
     },
     "pipeline/decide": {
         "LIST_COSTS = 4  # times the first answer: it is made once more, and up to seven others with it "

@@ -73,7 +73,7 @@ TESTS = {
             "restraint",
             "confidence",
         ),
-        *pipeline("rearm"),
+        *pipeline("rearm", "in_sight"),
         CARRIED,
         "tests/unit/test_daemon_asks.py",
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -23,42 +22,52 @@ class Between:
 
     def mean(self, start: Fraction, end: Fraction) -> Interval:
         """Least and greatest mean between two moments, in seconds from the start of the whole."""
-        return self._both(_mean_of_least, start, end)
+        return _ordered(-self._floor.mean(start, end), self._roof.mean(start, end))
 
     def hull(self, start: Fraction, end: Fraction) -> Interval:
         """Least and greatest value between two moments."""
-        return self._both(_most_of_least, start, end)
-
-    def _both(
-        self, bound: Callable[[Between, Fraction, Fraction], Fraction], start: Fraction, end: Fraction
-    ) -> Interval:
-        mirrored = Between(
-            (-self.first[1], -self.first[0]), (-self.last[1], -self.last[0]), self.rate, self.whole
-        )
-        high, low = bound(self, start, end), -bound(mirrored, start, end)
-        return (low, high) if low <= high else (high, low)
+        return _ordered(-self._floor.most(start, end), self._roof.most(start, end))
 
     @property
-    def _meet(self) -> Fraction:
-        """Where the line up from the start and the line down to the end cross."""
-        return (self.last[1] - self.first[1] + self.rate * self.whole) / (2 * self.rate)
+    def _roof(self) -> _Roof:
+        return _Roof(self.first[1], self.last[1], self.rate, self.whole)
+
+    @property
+    def _floor(self) -> _Roof:
+        """Upside down."""
+        return _Roof(-self.first[0], -self.last[0], self.rate, self.whole)
 
 
-def _mean_of_least(known: Between, start: Fraction, end: Fraction) -> Fraction:
-    """The mean of the lesser of the two lines; of no time the value then."""
-    first, last, rate = known.first[1], known.last[1], known.rate
-    if rate == 0 or end <= start:
-        return _most_of_least(known, start, end)
-    meet = min(max(known._meet, start), end)  # noqa: SLF001  # of this module
-    rising = (meet - start) * (first + rate * (start + meet) / 2)
-    falling = (end - meet) * (last + rate * (known.whole - (meet + end) / 2))
-    return (rising + falling) / (end - start)
+@dataclass(frozen=True, slots=True)
+class _Roof:
+    """The lesser of a line that goes up from `first` and one that comes down to `last`."""
+
+    first: Fraction
+    last: Fraction
+    rate: Fraction
+    whole: Fraction
+
+    def mean(self, start: Fraction, end: Fraction) -> Fraction:
+        """Between two moments; of no time the value then."""
+        if self.rate == 0 or end <= start:
+            return self.most(start, end)
+        meet = self._meet(start, end)
+        rising = (meet - start) * (self.first + self.rate * (start + meet) / 2)
+        falling = (end - meet) * (self.last + self.rate * (self.whole - (meet + end) / 2))
+        return (rising + falling) / (end - start)
+
+    def most(self, start: Fraction, end: Fraction) -> Fraction:
+        """The greatest between two moments."""
+        if self.rate == 0:
+            return min(self.first, self.last)
+        meet = self._meet(start, end)
+        return min(self.first + self.rate * meet, self.last + self.rate * (self.whole - meet))
+
+    def _meet(self, start: Fraction, end: Fraction) -> Fraction:
+        """Where the lines cross, or which of the two moments is nearer to that."""
+        crossing = (self.last - self.first + self.rate * self.whole) / (2 * self.rate)
+        return min(max(crossing, start), end)
 
 
-def _most_of_least(known: Between, start: Fraction, end: Fraction) -> Fraction:
-    """The greatest of the lesser of the two lines."""
-    first, last, rate = known.first[1], known.last[1], known.rate
-    if rate == 0:
-        return min(first, last)
-    meet = min(max(known._meet, start), end)  # noqa: SLF001  # of this module
-    return min(first + rate * meet, last + rate * (known.whole - meet))
+def _ordered(one: Fraction, other: Fraction) -> Interval:
+    return min(one, other), max(one, other)
