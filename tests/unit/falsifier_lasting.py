@@ -12,10 +12,10 @@ from gateway.solver.analysis import suggest
 from gateway.solver.analysis.asking import Allowance
 from gateway.solver.proofs.safeset import prove
 from gateway.solver.rules.ruleset import RuleSet
+from tests.unit.falsifier_draft import Draft, number, ticks
 from tests.unit.falsifier_plant import Output, Plant, Seen
-from tests.unit.falsifier_random import Draft, number, ticks
 from tests.unit.falsifier_truth import TICK
-from tests.unit.falsifier_words import Entry, Form, Is, Law, Move, Negated, Upto, within
+from tests.unit.falsifier_words import Entry, Form, Is, Law, Move, Upto, within
 
 ONE = Fraction(1)
 
@@ -182,26 +182,9 @@ def proved(plant: Plant, seconds: float = 20.0) -> bool:
     return prove(RuleSet.of(plant.modules(), 1), budget_s=seconds).holds
 
 
-def tighter(plant: Plant, by: Fraction) -> Plant:
-    """The same plant under rules with less room; its set is made anew by `fitted`, or kept where terminal."""
-    laws = tuple(_less(law, by) if law.always else law for law in plant.laws)
-    return replace(plant, laws=laws, safe_set=())
-
-
-def _less(law: Law, by: Fraction) -> Law:
-    match law.require:
-        case Upto(form, strict):
-            return replace(law, require=Upto(Form(form.terms, form.constant + by), strict))
-        case _:
-            return law
-
-
 def lasting(seeds: Sequence[int], *, suggested: bool) -> Iterator[Plant]:
     """Plants on which a point may be armed; those whose set is not shown to be kept are left out."""
     for seed in seeds:
         plant = fitted(tank(seed)) if suggested else heated(seed)
         if plant is not None and (suggested or proved(plant)):
             yield plant
-
-
-__all__ = ["Negated", "fitted", "heated", "lasting", "proved", "tank", "tighter"]

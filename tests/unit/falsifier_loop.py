@@ -47,7 +47,7 @@ class Trouble:
 
 
 CALM = Trouble()
-ROUGH = Trouble(late=0.03, missed=0.03, local=0.02, restart=0.02, by_hand=0.01, swap=0.01)
+ROUGH = Trouble(late=0.03, missed=0.03, local=0.02, restart=0.02, by_hand=0.01, swap=0.05)
 
 
 @dataclass(frozen=True)

@@ -3,83 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
-from tests.unit.falsifier_plant import Dwell, Output, Plant, Seen, Span
+from tests.unit.falsifier_draft import Draft, number, ticks
+from tests.unit.falsifier_laws import laws_of
+from tests.unit.falsifier_plant import Dwell, Output, Plant, Seen
 from tests.unit.falsifier_truth import TICK
 from tests.unit.falsifier_words import (
-    Condition,
     Entry,
     Form,
-    Is,
-    Joined,
-    Lasted,
     Law,
-    Median,
     Move,
-    Negated,
     Upto,
-    within,
 )
 
-PLACES = 10**6
-SPARE = Fraction(6, 10)  # of the fastest move of all states at once
-
-
-def number(value: float | str) -> Fraction:
-    """A short decimal."""
-    return Fraction(str(value))
-
-
-def ticks(seconds: Fraction) -> Fraction:
-    """The nearest whole number of ticks, at least one."""
-    return max(1, round(seconds / TICK)) * TICK
-
-
-@dataclass
-class Draft:
-    """A plant in the making."""
-
-    dice: random.Random
-    step: int
-    seen: list[Seen] = field(default_factory=list)
-    outputs: list[Output] = field(default_factory=list)
-    steps: dict[str, Form] = field(default_factory=dict)
-    bands: dict[str, Span] = field(default_factory=dict)
-    laws: list[Law] = field(default_factory=list)
-
-    def some(self, *values: float | str) -> Fraction:
-        return number(self.dice.choice(values))
-
-    def chance(self, share: float) -> bool:
-        return self.dice.random() < share
-
-    def close_bands(self) -> None:
-        """Bands wide enough for what a step leaves out of states that move one another while it lasts."""
-        spans: dict[str, Span] = {s.name: s.physical or s.range for s in self.seen}
-        spans |= {o.name: o.range for o in self.outputs} | self.bands
-        most = {name: max(map(abs, _ends(_change(name, f), spans))) for name, f in self.steps.items()}
-        for name, form in self.steps.items():
-            change = _change(name, form)
-            left = sum((abs(f) * most[n] / 2 for n, f in change.terms.items() if n in most), Fraction(0))
-            low, high = self.bands[f"w_{name}"]
-            if left:
-                left = Fraction(int(left * SPARE * PLACES) + 1, PLACES)
-                self.bands[f"w_{name}"] = min(low, -left), max(high, left)
-
-
-def _change(name: str, form: Form) -> Form:
-    return Form({**form.terms, name: form.terms.get(name, Fraction(0)) - 1}, form.constant)
-
-
-def _ends(form: Form, spans: Mapping[str, Span]) -> Span:
-    low = high = form.constant
-    for name, factor in form.terms.items():
-        ends = sorted(factor * end for end in spans[name])
-        low, high = low + ends[0], high + ends[1]
-    return low, high
+LESS = Fraction(3, 10)  # by which a tighter rule is missed sooner
 
 
 def open_plant(seed: int) -> Plant:
@@ -90,7 +30,7 @@ def open_plant(seed: int) -> Plant:
     _states(draft)
     _inputs(draft)
     draft.close_bands()
-    draft.laws += _laws(draft)
+    draft.laws += laws_of(draft)
     sequence = _sequence(draft)
     period = draft.step * draft.some("0.3", 1, 1, 1, "1.7")
     delay = ticks(draft.some("0.05", "0.2", "0.4", "1.1") * min(1, draft.step))
@@ -227,111 +167,6 @@ def _inputs(draft: Draft) -> None:
         draft.seen.append(Seen(name="b", sort="bool", range=span, start=(Fraction(0), Fraction(0))))
 
 
-def _laws(draft: Draft) -> Iterator[Law]:
-    found: list[Law] = []
-    states = [s.name for s in draft.seen if s.name in draft.steps]
-    for name in states:
-        if draft.chance(0.8):
-            found.append(_upper(draft, name))
-        if draft.chance(0.6):
-            found.append(_lower(draft, name))
-    if len(states) > 1 and draft.chance(0.5):
-        one = Fraction(1)
-        form = Form({states[0]: one, states[1]: draft.some(1, -1, "0.5")}, -draft.some(4, 5))
-        found.append(Law(id="", require=Upto(form), always=True))
-    for one_more in (_of_inputs, _of_outputs, _looking_back):
-        found += one_more(draft, states)
-    for index, law in enumerate(found):
-        yield Law(
-            id=f"r{index}",
-            require=law.require,
-            when=law.when,
-            always=law.always,
-            rate_of=law.rate_of,
-            most=law.most,
-        )
-
-
-def _upper(draft: Draft, name: str) -> Law:
-    terms = {name: Fraction(1)}
-    bound = draft.some("2.8", "3.2", "3.6")
-    if draft.chance(0.3):
-        terms["p"] = draft.some("0.004", "-0.004")
-    names = [s.name for s in draft.seen]
-    if "q" in names and draft.chance(0.3):
-        terms["q"] = draft.some("0.01", "-0.01")
-    return Law(id="", require=Upto(Form(terms, -bound)), when=_guard(draft), always=draft.chance(0.9))
-
-
-def _lower(draft: Draft, name: str) -> Law:
-    bound = draft.some("0.4", "0.8", "1.2")
-    return Law(
-        id="", require=Upto(Form({name: Fraction(-1)}, bound)), when=_guard(draft), always=draft.chance(0.9)
-    )
-
-
-def _guard(draft: Draft) -> Condition | None:
-    """A condition about outputs alone."""
-    if draft.chance(0.5):
-        return None
-    output = draft.dice.choice(draft.outputs)
-    if output.sort == "bool":
-        return Is(output.name, wanted=draft.chance(0.7))
-    if output.sort == "enum":
-        return Is(output.name, 5, "run", wanted=draft.chance(0.7))
-    bound = draft.some(0, 1) if output.sort == "int" else draft.some(10, 20, 30)
-    sign = 1 if draft.chance(0.3) else -1
-    return Upto(Form({output.name: Fraction(sign)}, -sign * bound), strict=draft.chance(0.5))
-
-
-def _of_inputs(draft: Draft, states: list[str]) -> Iterator[Law]:
-    names = {s.name: s for s in draft.seen}
-    if "ra" in names:
-        wanted = Median(("ra", "rb", "rc"), draft.some(45, 48, 55))
-        yield Law(id="", require=wanted, when=_guard(draft), always=draft.chance(0.6))
-    if "n" in names:
-        few = Upto(Form({"n": Fraction(1)}, -draft.some(6, 9)))
-        rated = names["n"].max_rate is not None
-        yield Law(id="", require=few, when=_guard(draft), always=rated and draft.chance(0.6))
-    if "b" in names:
-        spared = Joined("or", (Is("b", wanted=False), Upto(Form({"p": Fraction(1)}, Fraction(-60)))))
-        yield Law(id="", require=spared)
-    if "q" in names and draft.chance(0.6):
-        some = Upto(Form({"q": Fraction(1)}, -draft.some(9, 14)))
-        either = Joined("or", (some, Upto(Form({"p": Fraction(-1)}, Fraction(30)))))
-        yield Law(id="", require=either, always=draft.chance(0.5))
-    del states
-
-
-def _of_outputs(draft: Draft, states: list[str]) -> Iterator[Law]:
-    del states
-    ramp = draft.some(5, 10, 30) / draft.step
-    if draft.chance(0.7):
-        require = within(Form({"rate(p)": Fraction(1)}), ramp)
-        yield Law(id="", require=require, rate_of="p", most=ramp)
-    names = {o.name for o in draft.outputs}
-    if "v" in names and draft.chance(0.6):
-        both = Form({"p": Fraction(1), "v": draft.some(1, -1)})
-        yield Law(id="", require=within(both, draft.some(70, 90)))
-    if "h" in names and draft.chance(0.5):
-        either = Joined("or", (Is("h", wanted=False), Upto(Form({"p": Fraction(1)}, Fraction(-70)))))
-        yield Law(id="", require=either)
-
-
-def _looking_back(draft: Draft, states: list[str]) -> Iterator[Law]:
-    name = states[0]
-    if draft.chance(0.25):
-        lasted = Lasted(Upto(Form({name: Fraction(-1)}, draft.some("1.9", "2.2"))), draft.step * 3)
-        enough = Upto(Form({"p": Fraction(-1)}, Fraction(20)))
-        yield Law(id="", require=Joined("or", (Negated(lasted), enough)))
-    if draft.chance(0.2):
-        slow = Upto(Form({f"rate({name})": Fraction(1)}, -draft.some("0.2", "0.4")))
-        yield Law(id="", require=Joined("or", (slow, Upto(Form({"p": Fraction(1)}, Fraction(-90))))))
-    elif draft.chance(0.2):
-        form = Form({name: Fraction(1), f"prev({name})": Fraction(-1), "p": number("0.001")}, -number("0.5"))
-        yield Law(id="", require=Upto(form))
-
-
 def _sequence(draft: Draft) -> tuple[str, tuple[Dwell, ...]] | None:
     if not any(o.name == "s" for o in draft.outputs) or draft.chance(0.4):
         return None
@@ -361,3 +196,19 @@ def _move(draft: Draft, kind: str) -> Move:
             return Move(target=Fraction(0))
         case _:
             return Move()
+
+
+def variants(plant: Plant) -> Iterator[Plant]:
+    """The same plant under rule sets that may be swapped in: less room, worse sensors."""
+    laws = tuple(_less(law) if law.always else law for law in plant.laws)
+    yield replace(plant, laws=laws)
+    worse = tuple(replace(s, error=s.error * 3) if s.sort == "real" and s.error else s for s in plant.seen)
+    yield replace(plant, seen=worse)
+
+
+def _less(law: Law) -> Law:
+    match law.require:
+        case Upto(form, strict):
+            return replace(law, require=Upto(Form(form.terms, form.constant + LESS), strict))
+        case _:
+            return law

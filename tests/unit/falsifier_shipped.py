@@ -6,8 +6,8 @@ import json
 from fractions import Fraction
 from typing import Any
 
+from tests.unit.falsifier_draft import number, ticks
 from tests.unit.falsifier_plant import Output, Plant, Seen
-from tests.unit.falsifier_random import number, ticks
 from tests.unit.falsifier_words import Entry, Form, Is, Law, Move, Upto, within
 from tests.unit.solver_modules import FOLDER
 

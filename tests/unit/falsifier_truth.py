@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Literal
 
 from tests.unit.falsifier_plant import Plant, Seen, Span
-from tests.unit.falsifier_words import Condition, Form, Is, Joined, Law, Negated, Upto, Values
+from tests.unit.falsifier_words import Condition, Form, Is, Joined, Law, Negated, Product, Said, Upto, Values
 
 TICK = Fraction(1, 1024)  # all times are whole numbers of it: exact as floating point, too
 PARTS = 8  # sub-steps in a step
@@ -50,6 +50,11 @@ def _limits(condition: Condition, values: Values) -> Iterator[tuple[Fraction, Fo
             if not any(part.slack(values) > 0 for part in parts if isinstance(part, Is)):
                 found = [one for part in parts for one in _limits(part, values)]
                 yield from sorted(found, key=lambda one: -one[0])[:1]
+        case Said(part):
+            yield from _limits(part, values)
+        case Product((one, other), bound):
+            form = Form({one: values[other], other: values[one]}, -bound)
+            yield condition.slack(values) / 10, form
         case Negated(Upto(form)):
             yield form.at(values), Form({n: -f for n, f in form.terms.items()}, -form.constant)
         case _:

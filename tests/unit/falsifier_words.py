@@ -165,7 +165,47 @@ class Negated:
         yield from (Form({n: -f for n, f in a.terms.items()}, -a.constant) for a in self.part.atoms())
 
 
-Condition = Upto | Is | Lasted | Median | Joined | Negated
+@dataclass(frozen=True)
+class Product:
+    """The product of two names is at most a bound."""
+
+    names: tuple[str, str]
+    bound: Fraction
+
+    def text(self) -> str:
+        return f"{'*'.join(self.names)} <= {decimal(self.bound)}"
+
+    def slack(self, values: Values) -> Fraction:
+        return self.bound - values[self.names[0]] * values[self.names[1]]
+
+    def holds(self, values: Values) -> bool:
+        return self.slack(values) >= 0
+
+    def atoms(self) -> Iterator[Form]:
+        yield Form(dict.fromkeys(self.names, Fraction(1)))
+
+
+@dataclass(frozen=True)
+class Said:
+    """A condition in other words than its own."""
+
+    part: Condition
+    words: str
+
+    def text(self) -> str:
+        return self.words
+
+    def slack(self, values: Values) -> Fraction:
+        return self.part.slack(values)
+
+    def holds(self, values: Values) -> bool:
+        return self.part.holds(values)
+
+    def atoms(self) -> Iterator[Form]:
+        yield from self.part.atoms()
+
+
+Condition = Upto | Is | Lasted | Median | Joined | Negated | Product | Said
 
 
 def within(form: Form, most: Fraction) -> Joined:
@@ -185,7 +225,7 @@ def lasting(condition: Condition) -> Iterator[Lasted]:
         case Joined(_, parts):
             for part in parts:
                 yield from lasting(part)
-        case Negated(part):
+        case Negated(part) | Said(part):
             yield from lasting(part)
         case _:
             return
