@@ -12,6 +12,7 @@ from gateway.core.errors import GatewayError
 from gateway.core.tag import TagId
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?|[+-]?\d+/\d+", re.ASCII)
+_MOST = Fraction(10**300)  # inputs of a what-if are floats
 _SHOWN = 60  # characters
 _MOST_DIGITS = 400  # of a number as it is written: what is longer, or has an exponent of more, is none
 _MODEL = frozenset({"model", "keep_armed"})
@@ -114,9 +115,10 @@ def _number(value: object) -> Fraction | None:
     if len(text) > _MOST_DIGITS or not _NUMBER.fullmatch(text):
         return None
     try:
-        return Fraction(text)
+        found = Fraction(text)
     except ZeroDivisionError:
         return None
+    return found if abs(found) <= _MOST else None
 
 
 def _shown(value: object) -> str:

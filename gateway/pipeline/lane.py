@@ -137,6 +137,8 @@ class Lane:
         settings, now = self.point.settings, self._clock.monotonic()
         if self.point.mode is Mode.OFF:
             return self._rejected("the decision point is off")
+        if (beyond := _beyond_any_tag(ordered.what_if)) is not None:
+            return self._rejected(f"it asks what if `{beyond}` had a value that no tag can have")
         deadline_s = min(ordered.deadline_s or settings.deadline_s, settings.deadline_s)
         request = DecisionRequest(
             id=new_decision_id(),
@@ -253,3 +255,13 @@ class Lane:
                 self.counters.undetermined += 1
             case Rejected():
                 self.counters.rejected += 1
+
+
+def _beyond_any_tag(what_if: Mapping[TagId, Fraction] | None) -> TagId | None:
+    """A tag that somebody gives a value too great for any."""
+    for tag, value in (what_if or {}).items():
+        try:
+            float(value)
+        except OverflowError:
+            return tag
+    return None

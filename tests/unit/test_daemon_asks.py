@@ -17,7 +17,7 @@ from gateway.daemon.asked import MAY_SAY, NotGivenError
 from gateway.daemon.asks import Asks
 from gateway.link.messages import Answer, Ask
 from gateway.link.server import Peer
-from tests.fakes.pipeline import PUMP, House
+from tests.fakes.pipeline import LEVEL, PUMP, House
 
 
 def asks(modes: object = None, operators: tuple[str, ...] = ()) -> Asks:
@@ -72,6 +72,8 @@ async def test_a_point_that_is_nowhere_is_an_error_that_names_the_nearest(verb: 
         ("decide", {"proposal": {"X": 1}}, "`X` is not an output of this decision point; known: "),
         ("decide", {"proposal": {PUMP: "much"}}, f"`much` for `{PUMP}` is not a number"),
         ("decide", {"proposal": {PUMP: "1e999999999"}}, f"`1e999999999` for `{PUMP}` is not a number"),
+        ("decide", {"what_if": {LEVEL: "1e301"}}, f"`1e301` for `{LEVEL}` is not a number"),
+        ("decide", {"what_if": {LEVEL: 10**350}}, f"`1{'0' * 59}` for `{LEVEL}` is not a number"),
         ("decide", {"proposal": {PUMP: 10**5000}}, f"`a number of thousands of digits` for `{PUMP}` is not"),
         ("decide", {"proposal": {PUMP: "1/0"}}, f"`1/0` for `{PUMP}` is not a number"),
         ("decide", {"proposal": {PUMP: "9" * 500}}, f"`{'9' * 60}` for `{PUMP}` is not a number"),

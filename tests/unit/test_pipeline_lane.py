@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
+
 from gateway.core.clock import Deadline
 from gateway.core.decision import DecisionRecord, Mode, Refused, Rejected, Undetermined, WriteOutcome
 from gateway.core.errors import LinkBrokenError
@@ -70,6 +72,19 @@ async def test_a_what_if_does_not_move_the_period() -> None:
         house.clock.advance(0.05)
         await house.lane.request(Ordered(requested_by="scada", what_if={LEVEL: Fraction(3)}))
         await until(lambda: [r.requested_by for r in house.audit.records].count("period") == 2)
+
+
+# Else one question of an operator ends the lane, and with it the gateway.
+@pytest.mark.parametrize("value", [Fraction(10**400), -Fraction(10**310)])
+async def test_s20_a_what_if_beyond_any_number_is_rejected_and_decisions_go_on(value: Fraction) -> None:
+    house = periodic(3600.0)
+    async with serving(house):
+        await until(lambda: house.lane.counters.decisions == 1)
+        async with asyncio.timeout(60):
+            answer = await house.lane.request(Ordered(requested_by="scada", what_if={LEVEL: value}))
+            record = await house.lane.request(ASK)
+    assert answer == Rejected("it asks what if `LT` had a value that no tag can have")
+    assert isinstance(record, DecisionRecord)
 
 
 async def test_s24_a_new_rule_set_is_decided_on_without_waiting_for_the_period() -> None:
