@@ -8,10 +8,7 @@ by step and must hold.
 
 from __future__ import annotations
 
-import json
-import operator
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -19,16 +16,13 @@ from typing import Any
 
 from gateway.recheck.language import Evaluate, LanguageError, number, row_named, truth
 from gateway.recheck.overridden import set_aside
+from gateway.recheck.points import Points
+from gateway.recheck.question import Question
 from gateway.recheck.source import Range, Requirement, Source, read_source
 from gateway.recheck.sums import Point, Sum, sums_of
-from gateway.recheck.tree import Kind
+from gateway.recheck.symbols import Possible
+from gateway.recheck.tree import Node, reads, rows
 from gateway.recheck.words import order_rules, words
-
-_PAST = re.compile(r"\b(prev|rate|for|age|good|vote)\b")
-_SETTLED = ("kept_on:", "may_rise:", "for:", "good:")  # true or false: never halfway
-_AT_ONCE = re.compile(r"x|was|new|old|[pb]\d+")  # symbols of one instant; the others are means of a stretch
-_MANY = 1000  # whole numbers that are looked through
-_SPREADS = (Fraction(1), Fraction(1), Fraction(10))  # how far outside the premises points may lie
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +34,7 @@ class Bounds:
     hold_s: Fraction
     effect_delay_s: Fraction
     as_backup: bool = False
+    asked: Question | None = None  # the facts, where premises are held against them
     overridden: tuple[str, ...] = ()  # constraints that are only reported (S25)
 
 
@@ -55,7 +50,8 @@ def misproved(texts: Sequence[str], bounds: Bounds, *, samples: int = 24, seed: 
             wrong += book.line(line, samples, random.Random(seed))  # noqa: S311  sampling, repeatable on purpose
         except (KeyError, TypeError, ValueError, ZeroDivisionError, IndexError, AttributeError) as exc:
             wrong.append(f"a bound cannot be read: {exc!r}")
-    return wrong + book.uncovered()
+    narrow = [] if book.possible is None else list(book.possible.too_narrow(bounds.premises))
+    return wrong + narrow + book.uncovered()
 
 
 def violated(
@@ -83,7 +79,7 @@ def violated(
             moments = [_When(instant, acting, drift) for acting in values for drift in (instant, instant + 1)]
             return any(
                 not book.plays(source, holds, near, when)
-                for near in book.with_real_values(point)
+                for near in Points(book.sources, bounds.premises).with_real_values(point)
                 for when in moments
             )
     return False
@@ -94,7 +90,7 @@ def _book(texts: Sequence[str], bounds: Bounds) -> _Book:
     return _Book(
         sources,
         bounds,
-        of_the_past=set().union(*(_of_the_past(json.loads(text.removeprefix("\ufeff"))) for text in texts)),
+        of_the_past={f"{s.id}/{r.id}" for s in sources for r in s.requirements if _of_the_past(r.tree)},
         horizon=max((source.horizon for source in sources), default=0),
         terminal={f"{source.id}/{entry.id}": entry.holds for source in sources for entry in source.terminal},
     )
@@ -119,15 +115,21 @@ class _Book:
     horizon: int
     terminal: Mapping[str, Evaluate]  # by rule
     acting: int = 0  # segments before the backup acts
+    possible: Possible | None = field(init=False, default=None)
     seen: set[tuple[str, int, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         if not self.sources:
             raise LanguageError("there is no module: an empty rule set permits nothing")
         self.step = self.sources[0].step
-        if not self.horizon:
-            self.cuts = [Fraction(0)]
-            return
+        self.cuts = [Fraction(0)]
+        if self.horizon:
+            self._cut()
+        if self.bounds.asked is not None:
+            asked = self.bounds.asked
+            self.possible = Possible(self.sources, asked, self.cuts, self.acting, self.step)
+
+    def _cut(self) -> None:
         delay, end = (
             self.bounds.effect_delay_s,
             max(self.bounds.hold_s, self.step, self.bounds.effect_delay_s),
@@ -251,65 +253,43 @@ class _Book:
         chance: random.Random,
     ) -> list[str]:
         """Points at which the sums say yes and the module's own words say no."""
+        points = Points(self.sources, self.bounds.premises)
         for source in self.sources:
             holds = words(source, rule)
             if holds is None:
                 continue
-            for point in self._points(sums, samples, chance):
+            for point in points.near_limits(sums, samples, chance):
                 if all(total.holds(point) for total in sums) and not self.plays(source, holds, point, when):
                     return [f"{name}: the bound says less than the module"]
+            if self._moves_ahead(rule, when) and not self._ahead(source, holds, when, samples, chance):
+                return [f"{name}: it does not hold until the next instant"]
             return []
         return [f"{name}: no module knows this rule"]
 
-    def _points(self, sums: Sequence[Sum], samples: int, chance: random.Random) -> Iterator[Point]:
-        """Random points near the premises, each also moved so that one sum is exactly 0.
+    def _moves_ahead(self, rule: str, when: _When) -> bool:
+        """Whether what has no dynamics may break a rule before the rest has moved to the next instant."""
+        if self.possible is None or when.instant >= self.acting or when.values not in {"new", "old"}:
+            return False
+        moving = {tag for source in self.sources for tag in source.next_state}
+        still = {*self.possible.asked.inputs, *self.possible.asked.unseen} - moving
+        for source in self.sources:
+            for requirement in source.requirements:
+                if f"{source.id}/{requirement.id}" == rule and requirement.always:
+                    named = {tag for op, tag in reads([requirement.tree]) if op == "now"}
+                    return bool(named & moving) and bool(named & still)
+        return False
 
-        What counts in whole numbers, a label or a switch, has no value in between: words mean nothing there.
-        """
-        counted = {name: found for name in self.bounds.premises if (found := self._counted(name))}
-        for index in range(samples):
-            spread = _SPREADS[index % len(_SPREADS)]
-            point = {
-                name: _one_of(counted[name], ends, spread, chance)
-                if name in counted
-                else chance.choice((*ends, Fraction(0), Fraction(1)))
-                if name.startswith(_SETTLED) and spread > 1
-                else max(_near(ends, spread, chance), Fraction(0))
-                if name.startswith("held:")
-                else _near(ends, spread, chance)
-                for name, ends in self.bounds.premises.items()
-            }
-            yield point
-            for total in sums:
-                moved = (t for t in total.terms if not t[0].startswith(_SETTLED) and t[0] not in counted)
-                free = [(name, m) for name, m, _ in moved]
-                if free:
-                    name, multiplier = chance.choice(free)
-                    yield {**point, name: point[name] - total.at(point) / multiplier}
-
-    def with_real_values(self, point: Point) -> Iterator[Point]:
-        """The point, and where a switch or a label stands between its values, the nearest below and above."""
-        yield point
-        listed = {name: values for name in point if (values := self._counted(name))}
-        halfway = {name for name, values in listed.items() if point[name] not in values}
-        for pick, past in ((max, operator.le), (min, operator.ge)) if halfway else ():
-            near = {name: [v for v in listed[name] if past(v, point[name])] for name in halfway}
-            yield {**point, **{name: Fraction(pick(values)) for name, values in near.items() if values}}
-
-    def _counted(self, name: str) -> Sequence[Fraction | int]:
-        """All values that a symbol for a whole number or a label may have; none for any other."""
-        kind, _, tag = name.partition(":")
-        if not _AT_ONCE.fullmatch(kind):
-            return ()
-        found = (source.quantities[tag] for source in self.sources if tag in source.quantities)
-        quantity = next(found, None)
-        if quantity is None:
-            return ()
-        low, high = quantity.range or (Fraction(0), Fraction(1))
-        listed = quantity.listed(low, high)
-        if listed is None or quantity.sort.kind is Kind.BOOLEAN:
-            return listed or ()
-        return range(int(low) - 1, int(high) + 2)  # a register may hold what no label stands for
+    def _ahead(
+        self, source: Source, holds: Evaluate, when: _When, samples: int, chance: random.Random
+    ) -> bool:
+        """Inside the premises it holds with what has no dynamics where it may be at the next instant."""
+        later = _When(when.instant, when.values, when.instant + 1)
+        asked = self.possible.asked if self.possible is not None else None
+        tags = {*asked.inputs, *asked.unseen} if asked is not None else set()
+        named = [f"{kind}:{tag}" for tag in sorted(tags) for kind in ("x", f"p{later.drift}")]
+        reaches = {n: reach for n in named if self.possible and (reach := self.possible.of(n)) is not None}
+        points = Points(self.sources, {**reaches, **self.bounds.premises})
+        return all(self.plays(source, holds, points.inside(chance), later) for _ in range(samples))
 
     def plays(self, source: Source, holds: Evaluate, point: Point, when: _When) -> bool:
         """Whether a requirement holds at an instant of the course of events that a point describes."""
@@ -356,12 +336,8 @@ class _Book:
         return after
 
 
-def _of_the_past(module: Mapping[str, Any]) -> set[str]:
-    return {
-        f"{module['id']}/{c['id']}"
-        for c in module["constraints"]
-        if _PAST.search(f"{c.get('when', '')} {c['require']}")
-    }
+def _of_the_past(tree: Node) -> bool:
+    return any(op != "now" for op, _ in reads([tree])) or bool(rows([tree]))
 
 
 def _of(point: Point, prefix: str) -> dict[str, Fraction]:
@@ -373,22 +349,3 @@ def _row(symbol: str) -> str:
     """`SECONDS MODULE/words` of a symbol as this reader names the row."""
     seconds, _, name = symbol.partition(" ")
     return f"{row_named(name)} {seconds}"
-
-
-def _one_of(
-    values: Sequence[Fraction | int], ends: Range, spread: Fraction, chance: random.Random
-) -> Fraction:
-    """A value inside the premise, or with a wider spread any that there is."""
-    inside = (
-        [value for value in ends if value in values]
-        if len(values) > _MANY
-        else [value for value in values if ends[0] <= value <= ends[1]]
-    )
-    return Fraction(chance.choice(inside if inside and spread == 1 else values))
-
-
-def _near(ends: Range, spread: Fraction, chance: random.Random) -> Fraction:
-    low, high = ends
-    reach = (high - low if high > low else max(Fraction(1), abs(high))) * (spread - 1)
-    low, high = low - reach, high + reach
-    return low + (high - low) * Fraction(chance.randrange(1001), 1000)

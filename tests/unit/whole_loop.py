@@ -232,7 +232,10 @@ class Loop:
         backup = request.proposal is None
         claim = Claim(says="holds", of="p", examination=examination, action=action, as_backup=backup)
         scene = scene_of(claim, self.rules)
-        return misproved(self.texts, _claimed(scene), samples=8)
+        told = recorded_of(request, _written(result), as_backup=backup, kept=None)
+        known = premises(self.texts, told)
+        asked = None if known.contradict else question(told, known)
+        return misproved(self.texts, replace(_claimed(scene), asked=asked), samples=8)
 
     def _of_the_witness(
         self, request: CheckRequest, result: CheckResult, verdict: Refused | Repaired

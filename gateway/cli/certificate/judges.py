@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from gateway.cli.certificate.file import Derived
@@ -131,7 +132,7 @@ def independent(done: Verification, scene: Scene, texts: Sequence[str]) -> None:
         if scene.claim.says == "violated":
             _look_at_witness(done, name, scene, texts)
         else:
-            _play_through(done, name, scene, texts, over_the_claims_state(asked, scene))
+            _play_through(done, name, scene, texts, asked)
     except LanguageError as exc:
         said = f"it cannot read a module, so a solver must answer: {exc}"
         done.pass_over(name, said, needs_solver=True)
@@ -140,7 +141,8 @@ def independent(done: Verification, scene: Scene, texts: Sequence[str]) -> None:
 
 
 def _play_through(done: Verification, name: str, scene: Scene, texts: Sequence[str], asked: Question) -> None:
-    report = recheck(texts, asked, samples=_SAMPLES, overridden=overridden(scene))
+    wider = over_the_claims_state(asked, scene)
+    report = recheck(texts, wider, samples=_SAMPLES, overridden=overridden(scene))
     if report.undetermined:  # it has judged nothing, which is no consent
         why = "; ".join(report.undetermined)
         done.pass_over(name, f"it is told too little, so a solver must answer: {why}", needs_solver=True)
@@ -148,7 +150,7 @@ def _play_through(done: Verification, name: str, scene: Scene, texts: Sequence[s
     breaches = sorted(report.violated)
     problem = f"it found {breaches[0]} violated inside the assumptions" if breaches else ""
     done.add(name, problem, f"no violation in {report.runs} courses of events")
-    claimed = _bounds(scene)
+    claimed = replace(_bounds(scene), asked=asked)
     wrong = misproved(texts, claimed)
     summed = sum(line["proof"] != BY_SOLVER for line in claimed.lines)
     said = f"{summed} of {len(claimed.lines)} duties shown by sums, added up again exactly"
