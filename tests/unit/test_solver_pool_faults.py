@@ -17,7 +17,20 @@ from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Permitted, Refused, Undetermined
 from gateway.core.ports import CheckRequest
 from gateway.core.tag import TagId
-from gateway.solver.wire import Answer, Ask, Check, Drop, Load, UntellableError, answers, encoder, written
+from gateway.solver.wire import (
+    Answer,
+    Ask,
+    Check,
+    Done,
+    Drop,
+    Failed,
+    Load,
+    Narrowed,
+    UntellableError,
+    answers,
+    encoder,
+    written,
+)
 from gateway.solver.workers import seat
 from gateway.solver.workers.pool import CheckerPool
 from gateway.solver.workers.seat import Kept
@@ -158,6 +171,27 @@ def test_a_worker_that_runs_out_of_memory_ends_and_says_so_only_of_a_load(
         assert body is None
         worker.join(60)
         assert not worker.is_alive()
+
+
+def test_an_answer_that_cannot_be_told_is_none_and_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = iter([Narrowed("exactly", ((0, 2**70),)), Done("fine")])
+    monkeypatch.setattr(Desk, "answer", lambda *_: next(said))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(30)
+        worker = Thread(target=serve, args=(theirs,), daemon=True)
+        worker.start()
+        found = []
+        for _ in range(2):
+            send(ours, encoder.encode(Drop(1)))
+            body = receive(ours)
+            assert body is not None
+            found.append(answers.decode(body))
+        ours.shutdown(socket.SHUT_WR)
+        worker.join(30)
+    assert isinstance(found[0], Failed)
+    assert "cannot be told" in found[0].reason
+    assert found[1] == Done("fine")
 
 
 def test_a_worker_whose_asker_is_gone_ends_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:

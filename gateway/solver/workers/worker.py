@@ -291,7 +291,12 @@ def _said(desk: Desk, ask: Ask) -> Answer | None:
 def _answer(sock: socket.socket, answer: Answer) -> bool:
     """Send it; False where nobody is there any more to hear it."""
     try:
-        send(sock, encoder.encode(answer))
+        body = encoder.encode(answer)
+    except (OverflowError, ValueError) as exc:  # a number of thousands of digits has no text
+        log.exception("answer_cannot_be_told")
+        body = encoder.encode(Failed(f"the answer cannot be told: {exc}"))
+    try:
+        send(sock, body)
     except (BrokenPipeError, ConnectionResetError):
         return False
     return True
