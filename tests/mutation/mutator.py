@@ -81,6 +81,8 @@ def _not_judged(node: ast.AST) -> list[ast.AST]:  # noqa: C901, PLR0911  # one r
         case ast.JoinedStr(values=parts):
             texts = [part for part in parts if isinstance(part, ast.Constant)]
             return list(texts) if any(" " in str(text.value) for text in texts) else []
+        case ast.FormattedValue(format_spec=ast.JoinedStr() as digits):
+            return [digits]
         case (
             ast.Call(func=ast.Attribute(value=ast.Name(id="log"))) | ast.Assign(targets=[ast.Name(id="log")])
         ):

@@ -115,7 +115,7 @@ def test_the_mutator_makes_every_kind_of_mistake_and_each_is_another_program() -
         '    log.info("said", number=1)\n'
         "    if a < b and not b:\n"
         "        raise ValueError(a + 1)\n"
-        "    told = f'`{a}` is here'\n"
+        "    told = f'`{a}` {a:g} is here'\n"
         '    return a * 2 if a in (True, "x") else g("two words")\n'
     )
     found = list(mutants(source))
