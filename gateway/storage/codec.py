@@ -204,5 +204,5 @@ def record_from_plain(plain: Mapping[str, Any]) -> DecisionRecord:
             shortlist=shortlist_from_plain(plain["shortlist"]) if "shortlist" in plain else None,
         )
         return with_examinations(record, plain.get("examined"), plain.get("fallback"))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as exc:
         raise StorageError(f"a stored decision record cannot be read: {exc!r}") from exc

@@ -29,11 +29,36 @@ def disagreement(record: DecisionRecord) -> str:
 
 
 def _disagreements(record: DecisionRecord) -> Iterator[str]:
+    yield from _of_another_kind(record)
     yield from _of_the_outcome(record)
     for examination in (record.examined, record.fallback):
         if examination is not None:
             yield from _of_a_check(record, examination)
     yield from _of_what_was_written(record)
+
+
+def _of_another_kind(record: DecisionRecord) -> Iterator[str]:
+    """A truth told as a number is equal to it, and is another byte all the same."""
+    whole: dict[str, object] = {"received_utc_ns": record.received_utc_ns, "generation": record.generation}
+    truths: dict[str, object] = {"what_if": record.what_if}
+    texts: dict[str, object] = {
+        name: getattr(record, name)
+        for name in ("id", "point", "requested_by", "written_by", "rule_set_digest", "model_digest")
+    }
+    for number, each in enumerate(e for e in (record.examined, record.fallback) if e is not None):
+        whole |= {f"generation {number}": each.request.generation, f"its {number}": each.result.generation}
+        truths |= {
+            f"may_repair {number}": each.request.may_repair,
+            f"recovery {number}": each.result.recovery,
+        }
+    for tag, value in record.inputs.items():
+        whole[f"server_ts_ns of {tag}"] = value.server_ts_ns
+        if value.source_ts_ns is not None:
+            whole[f"source_ts_ns of {tag}"] = value.source_ts_ns
+    for kind, told in ((int, whole), (bool, truths), (str, texts)):
+        for name, value_ in told.items():
+            if type(value_) is not kind:
+                yield f"`{name}` is of another kind than such a record holds"
 
 
 def _of_the_outcome(record: DecisionRecord) -> Iterator[str]:

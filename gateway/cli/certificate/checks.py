@@ -212,7 +212,7 @@ def _derived(done: Verification, document: Mapping[str, Any], texts: Mapping[str
     except CertificateError as exc:
         done.add("made again", str(exc), "")
         return None
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as exc:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as exc:
         done.add("made again", f"nothing can be made from the certificate: {exc!r}", "")
         return None
     again = file_document(document["certificate"], texts, derived, document["anchor"])

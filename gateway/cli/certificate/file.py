@@ -115,7 +115,7 @@ def record_of(certificate: Plain) -> tuple[DecisionRecord, dict[int, Basis]]:
         return record, _bases(record, certificate["rule_sets"])
     except StorageError as exc:
         raise CertificateError(f"the decision in the certificate cannot be read: {exc}") from exc
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as exc:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as exc:
         raise CertificateError(f"the certificate cannot be read: {exc!r}") from exc
 
 

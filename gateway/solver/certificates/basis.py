@@ -83,7 +83,7 @@ class Basis:
             again = _document(rules, _budget(self.document), str(self.document["gateway"]))
         except ModuleRefusedError as exc:
             raise CertificateError(f"a module of the certificate cannot be used: {exc}") from exc
-        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as exc:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as exc:
             raise CertificateError(f"the rule set in the certificate cannot be read: {exc!r}") from exc
         if canonical(again) != self.encoded:
             raise CertificateError(

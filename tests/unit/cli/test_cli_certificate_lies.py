@@ -240,7 +240,12 @@ def test_rule_sets_that_nothing_was_judged_under_or_that_are_others_are_refused(
         (b'"generation":1,', b'"generation":true,'),
         (b'"what_if":false', b'"what_if":0'),
         (b'"drift":0', b'"drift":false'),
+        (b'"may_repair":true', b'"may_repair":1'),
         (b'"may_repair":true', b'"may_repair":1.0'),
+        (b'"recovery":false', b'"recovery":0'),
+        (b'"received_utc_ns":1700000000000000000', b'"received_utc_ns":1.7e18'),
+        (b'"server_ts_ns":0', b'"server_ts_ns":false'),
+        (b'"source_ts_ns":null', b'"source_ts_ns":{}'),
     ],
 )
 def test_an_equal_value_of_another_kind_is_another_file(one: bytes, other: bytes) -> None:
@@ -265,6 +270,8 @@ HOSTILE: Mapping[str, tuple[bytes, bytes]] = {
     "a hold of a thousand years": (b'"hold_s":"1.2"', b'"hold_s":"30000000000.0"'),
     "an effect after a thousand years": (b'"effect_delay_s":"0.3"', b'"effect_delay_s":"30000000000.0"'),
     "a scale nobody can carry": (b'"scale":"0.001"', b'"scale":"1e999999999"'),
+    "a range that is none": (b'"eu_range":null', b'"eu_range":"7"'),
+    "a history that is none": (b'["40","0.0"]', b'["40"]'),
     "a budget that is none": (b'"rlimit":2000000', b'"rlimit":"many"'),
     "a key twice": (b'"mode":"armed"', b'"mode":"armed","mode":"armed"'),
     "no JSON number": (b'"sequence":1', b'"sequence":NaN'),
