@@ -34,9 +34,10 @@ from tests.unit.certificate_demo import claimed, decided, kept
 from tests.unit.solver_demo import PATIENT
 from tests.unit.solver_modules import NAMES, shipped
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 NOW = 1_000.0
+SOLVER_S = 600.0  # for one script: no machine is too slow
 SOLVERS = [
     "z3",
     pytest.param(
@@ -116,7 +117,10 @@ def test_every_case_of_a_shipped_module_is_decided_alike_by_an_smt_solver(
         scenes = [scene_of(claim, rules) for claim in claims_of(record)]
         if scenes:
             text = script([], scenes)
-            assert ask(solver, text).said == expected_answers(text), (record.outcome, text[-3000:])
+            assert ask(solver, text, within_s=SOLVER_S).said == expected_answers(text), (
+                record.outcome,
+                text[-3000:],
+            )
 
     assert outcomes["refused"] + outcomes["permitted"] > 0, outcomes
 
@@ -148,7 +152,7 @@ def test_an_smt_solver_finds_exactly_the_rules_that_each_point_violates(
             lines += ["(push 1)", f"(assert (not {quoted(rule.id + '?')}))", "(check-sat)", "(pop 1)"]
         lines.append("(pop 1)")
 
-    answers = ask(solver, "\n".join([*lines, "(exit)", ""]))
+    answers = ask(solver, "\n".join([*lines, "(exit)", ""]), within_s=SOLVER_S)
 
     assert not answers.problem
     said = iter(answers.said)

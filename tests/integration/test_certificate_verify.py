@@ -41,6 +41,7 @@ needs_cvc5 = pytest.mark.skipif(
     not command_of("cvc5"), reason="cvc5 is not installed: pip install 'o3-gateway[verify]'"
 )
 _EXPECTED = {"unsat": "sat", "sat": "unsat"}
+SOLVER_S = 600.0  # for one script: no machine is too slow
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +119,7 @@ def repeated(rules: RuleSet, count: int, seed: int) -> Counter[str]:
         expected = expected_answers(text)
         outcomes[outcome_name(record.outcome)] += 1
         for solver in ("z3", "cvc5"):
-            answers = ask(solver, text, within_s=600.0)
+            answers = ask(solver, text, within_s=SOLVER_S)
             assert answers.said == expected, (record, answers)
     return outcomes
 
@@ -155,7 +156,7 @@ def test_a_mutant_with_a_smaller_sensor_error_is_contradicted(solver: SolverName
         for near in boundary(checks, situation, 0)[:1]:
             record = decided(forgetful, near.request(proposal("0")), "d", checks=checks)
             assert isinstance(record.outcome, Permitted)
-            contradicted += ask(solver, text_of(true, record)).said == ("sat",)
+            contradicted += ask(solver, text_of(true, record), within_s=SOLVER_S).said == ("sat",)
 
     assert contradicted == 2
 
@@ -180,7 +181,7 @@ def test_a_script_whose_status_is_turned_round_is_never_confirmed(rules: RuleSet
     text = text_of(rules, decided(rules, REPAIRED, "d"))
     turned = re.sub(r"(?<=:status )\w+", lambda m: _EXPECTED[m[0]], text)
 
-    answers = ask(solver, turned)
+    answers = ask(solver, turned, within_s=SOLVER_S)
 
     assert answers.said == ("sat", "unsat")
     assert not answers.confirms(expected_answers(turned))
