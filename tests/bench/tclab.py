@@ -73,10 +73,14 @@ def figures(found: dict[str, Driven]) -> list[Figure]:
             m.unchecked.hot_steps + m.unchecked.ramp + m.unchecked.power for m in found.values()
         ),
         "unsafe_permitted": sum(t.unsafe_permitted for t in everyone),
+        "permitted_hot_in_silence": sum(t.permitted_hot_in_silence for t in everyone),
         "nothing_to_write": sum(t.idle for t in everyone),
         "undetermined": sum(t.undetermined.total() for t in everyone),
         "safe_permitted_percent": _percent(usual, "permitted", "safe"),
         "safe_permitted_everyone_percent": _percent(everyone, "permitted", "safe"),
+        "lost_within_the_rules": sum(t.lost_within_the_rules for t in everyone),
+        "safe_in_silence_permitted_percent": _of_silent(usual),
+        "safe_in_silence_permitted_everyone_percent": _of_silent(everyone),
         "stopped_hot_in_silence_percent": _of_stopped(everyone),
         "controller_cost_percent": 100 * (good.checked.error / good.unchecked.error - 1),
         "residuals_outside_percent": _percent(everyone, "outside", "readings"),
@@ -93,6 +97,11 @@ def _percent(tallies: list[Tally], part: str, whole: str) -> float:
 def _of_stopped(tallies: list[Tally]) -> float:
     stopped = sum(t.safe - t.permitted for t in tallies)
     return 100 * sum(t.stopped_hot_in_silence for t in tallies) / stopped if stopped else float("nan")
+
+
+def _of_silent(tallies: list[Tally]) -> float:
+    kept = sum(t.permitted for t in tallies)
+    return 100 * kept / (kept + sum(t.lost for t in tallies)) if kept else float("nan")
 
 
 def _show(console: Console, found: dict[str, Driven]) -> None:

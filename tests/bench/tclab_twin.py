@@ -34,9 +34,9 @@ from gateway.core.decision import (
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagDefinition, TagId, TagValue
 from gateway.solver.checking.condense import LEASE_S
-from gateway.solver.checking.way import SLOWEST_RAMP
 from gateway.solver.checking.motion import predicted
 from gateway.solver.checking.terms import Budget
+from gateway.solver.checking.way import SLOWEST_RAMP
 from gateway.solver.modules.compile import compile_module
 from gateway.solver.rules.ruleset import RuleSet
 from gateway.solver.rules.steps import FINE
@@ -60,6 +60,7 @@ Q1, Q2 = TagId("TCL.Q1.SP"), TagId("TCL.Q2.SP")
 H1, H2 = TagId("tclab-twin.h1"), TagId("tclab-twin.h2")
 STEP_S = 10.0
 RAMP, POWER = 20.0, 20_000.0  # % a step; 200*Q1 + 100*Q2
+RULED = 59.77  # degC at the ends of steps, as the module says: between two of them it may be more
 _BACKUP_STEPS = 14  # heaters are cold long before
 _PAST = 6  # values that are told as history; a full ramp takes five steps
 _TINY = 1e-9
@@ -96,6 +97,9 @@ class Tally:
     permitted: int = 0  # of those: let through unchanged
     stopped_hot_in_silence: int = 0  # of the others: too hot if the gateway fell silent then
     unsafe_permitted: int = 0
+    permitted_hot_in_silence: int = 0
+    lost: int = 0  # safe, also in silence, and stopped
+    lost_within_the_rules: int = 0  # of them: those that keep the module's own limit at every moment
     changed: int = 0  # repaired, or refused
     idle: int = 0  # nothing to write, not even the backup
     recovered: int = 0
@@ -215,8 +219,13 @@ class Loop:
             tally.safe += safe
             tally.permitted += safe and unchanged
             tally.unsafe_permitted += unchanged and not safe
+            hot = safe and hot_in_silence(worst, wanted)
+            tally.permitted_hot_in_silence += unchanged and hot
+            lost = safe and not unchanged and not hot
+            tally.lost += lost
+            tally.lost_within_the_rules += lost and not hot_in_silence(worst, wanted, RULED)
             if safe and not unchanged:
-                tally.stopped_hot_in_silence += hot_in_silence(worst, wanted)
+                tally.stopped_hot_in_silence += hot
                 told = getattr(verdict, "counterexample", None)
                 tally.stopped_by[told.constraint if told is not None else type(verdict).__name__] += 1
         tally.changed += not unchanged
@@ -306,7 +315,7 @@ def unsafe_because(hottest: Floats, before: Heat, wanted: Heat) -> str:
     return ""
 
 
-def hot_in_silence(hottest: Floats, wanted: Heat) -> bool:
+def hot_in_silence(hottest: Floats, wanted: Heat, limit: float = LIMIT) -> bool:
     """Whether a limit breaks if nothing is heard of the gateway after the proposal.
 
     The PLC waits as long as it may after the step; its ramp is the slowest that still counts as one (S11).
@@ -319,7 +328,7 @@ def hot_in_silence(hottest: Floats, wanted: Heat) -> bool:
         if part >= acting:
             heat = np.maximum(heat - each, 0.0)
         state = moves[0] @ state + pushes[0] @ np.array([*heat, AMBIENT[1]])
-        if state[2:].max() > LIMIT + _TINY:
+        if state[2:].max() > limit + _TINY:
             return True
     return False
 

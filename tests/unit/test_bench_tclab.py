@@ -18,7 +18,7 @@ from tests.bench.tclab_twin import AMBIENT, Loop, checks, hot_in_silence, unsafe
 STEPS = 60
 COLD = np.array([20.0, 20.0, 20.0, 20.0])
 HOT = np.array([70.0, 50.0, 59.8, 50.0])
-STATED = 12  # figures
+STATED = 16  # figures
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,7 @@ def test_vertex_sampling_knows_ramp_supply_and_heat() -> None:
     assert unsafe_because(HOT, (80.0, 0.0), (90.0, 0.0)) == "hot"
     assert not hot_in_silence(COLD, (40.0, 20.0))
     assert hot_in_silence(HOT, (90.0, 0.0))
+    assert hot_in_silence(COLD, (40.0, 20.0), limit=30.0)
     assert AMBIENT == (18, 24)
 
 
