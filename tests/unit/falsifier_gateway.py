@@ -31,7 +31,7 @@ from gateway.solver.workers.check import Checks
 from tests.unit.falsifier_plant import Plant
 
 PATIENT = Budget(timeout_ms=20_000)
-Readings = Mapping[str, tuple[float | int, Fraction]]  # by name, the value and when it was read
+Readings = Mapping[str, tuple[float | int | None, Fraction]]  # by name, the value and when it was read
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,6 @@ class Gateway:
             self.carried, self.stood_on = state, self.rules.standing
         return Decided(request, result, written, by, stands_on, state)
 
-    def unchanged(self, at: Fraction, readings: Readings, wanted: Mapping[str, Fraction]) -> CheckRequest:
-        """What is asked of a proposal alone."""
-        return self._request(at, readings, self._proposal(wanted, "model"), repair=False)
-
     def _in_force(self) -> dict[str, Fraction] | None:
         found = {name: history.current for name, history in self.histories.items()}
         known = {name: value for name, value in found.items() if value is not None}
@@ -138,7 +134,7 @@ class Gateway:
         inputs = {
             TagId(name.upper()): TagValue(
                 value=value,
-                status=StatusCode.Good,
+                status=StatusCode.Good if value is not None else StatusCode.BadSensorFailure,
                 source_ts_ns=None,
                 server_ts_ns=0,
                 confirmed_at=float(when),

@@ -60,6 +60,7 @@ class Judge:
     checks: list[tuple[Fraction, dict[str, Fraction]]] = field(default_factory=list)  # true values then
     began: Fraction = field(init=False)  # the first check since a start
     counted: Fraction = Fraction(0)  # since when maximum times are
+    usable: dict[str, bool] = field(default_factory=dict)  # whether a tag's reading is, by name
 
     def __post_init__(self) -> None:
         self.promise = Promise(self.truth.plant)
@@ -112,6 +113,7 @@ class Judge:
         for output in plant.outputs:
             values[f"prev({output.name})"] = self.truth.acting[output.name]
         values |= self._step_ago(plant)
+        values |= {f"good({s.name})": Fraction(self.usable.get(s.name, True)) for s in plant.seen}
         for law in plant.every_law:
             if law.always:
                 continue

@@ -91,6 +91,9 @@ def _of_inputs(draft: Draft, states: list[str]) -> Iterator[Law]:
     if "b" in names:
         spared = Joined("or", (Is("b", wanted=False), Upto(Form({"p": Fraction(1)}, Fraction(-60)))))
         yield Law(id="", require=spared)
+    if "q" in names and names["q"].flaky:
+        blind = Joined("or", (Is("good(q)"), Upto(Form({"p": Fraction(1)}, Fraction(-40)))))
+        yield Law(id="", require=blind)
     if "q" in names and draft.chance(0.6):
         some = Upto(Form({"q": Fraction(1)}, -draft.some(9, 14)))
         either = Joined("or", (some, Upto(Form({"p": Fraction(-1)}, Fraction(30)))))

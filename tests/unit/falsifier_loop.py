@@ -27,6 +27,7 @@ from tests.unit.falsifier_words import Values
 
 HOPELESS = 3  # cycles
 KEPT = frozenset({"permitted", "repaired", "backup", "value in force"})  # what is permitted, by whom it came
+MISSING = 0.15  # of the readings of what is flaky
 ARRIVES = 0.5  # of the writes that nobody answers
 LATEST = Fraction(1, 100)
 
@@ -92,7 +93,7 @@ class Loop:
         self.wishes = Wishes(self.plant, self.truth, self.player, self.dice)
         self.gateway = Gateway(rules[0], repair_nearest=self.dice.random() < 0.25)
         self.tally = Tally(found=self.judge.found, closest=self.judge.closest)
-        self.readings: dict[str, tuple[float | int, Fraction]] = {}
+        self.readings: dict[str, tuple[float | int | None, Fraction]] = {}
         self.unarmed = 0  # cycles until somebody arms it again
         self.local_left = 0
         self.first_write = False
@@ -295,11 +296,10 @@ class Loop:
             self.judge.counted = self.truth.now
 
     def _in_control(self) -> bool:
-        if self.unarmed:
-            self.unarmed -= 1
-            self.first_write = True
-            return False
-        return not self.local_left
+        if not self.unarmed:
+            return not self.local_left
+        self.unarmed, self.first_write = self.unarmed - 1, True
+        return False
 
     def _decide(self, now: Fraction) -> tuple[Decided, Values]:
         self.judge.acquired(started=self.started)
@@ -383,13 +383,14 @@ class Loop:
 
     def _read(self, name: str) -> None:
         seen = next(s for s in self.plant.seen if s.name == name)
-        self.readings[name] = self.truth.reading(seen), self.truth.now
+        missing = seen.flaky and self.dice.random() < MISSING
+        self.judge.usable[name] = not missing
+        self.readings[name] = None if missing else self.truth.reading(seen), self.truth.now
         self.truth.still.add(name)
 
     def _read_all(self) -> None:
-        for seen in self.plant.seen:
-            if not seen.hidden:
-                self._read(seen.name)
+        for name in [s.name for s in self.plant.seen if not s.hidden]:
+            self._read(name)
         self.truth.still.clear()
 
 

@@ -36,6 +36,7 @@ class Seen:
     max_rate: Fraction | None = None
     physical: Span | None = None
     hidden: bool = False
+    flaky: bool = False  # its reading is missing now and then, and the rules ask `good` of it
 
     @property
     def off(self) -> Fraction:

@@ -130,6 +130,7 @@ def _inputs(draft: Draft) -> None:
                 scale=draft.some("0.01", "0.1"),
                 max_rate=draft.some(2, "0.5", 8) if physical else draft.some("0.5"),
                 physical=physical,
+                flaky=draft.chance(0.3),
             )
         )
         if physical is not None and draft.chance(0.7):

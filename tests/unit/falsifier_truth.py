@@ -47,7 +47,9 @@ def _limits(condition: Condition, values: Values) -> Iterator[tuple[Fraction, Fo
             for part in parts:
                 yield from _limits(part, values)
         case Joined("or", parts):
-            if not any(part.slack(values) > 0 for part in parts if isinstance(part, Is)):
+            if not any(
+                part.slack(values) > 0 for part in parts if isinstance(part, Is) and part.name in values
+            ):
                 found = [one for part in parts for one in _limits(part, values)]
                 yield from sorted(found, key=lambda one: -one[0])[:1]
         case Said(part):

@@ -69,6 +69,7 @@ class Is:
     wanted: bool = True
 
     def text(self) -> str:
+        """`name` may be `good(x)`."""
         if self.label:
             return f"{self.name} {'==' if self.wanted else '!='} {self.label}"
         return self.name if self.wanted else f"not {self.name}"
