@@ -178,7 +178,9 @@ def test_s7_where_the_independent_checker_cannot_read_a_module_a_solver_must_ans
         assert solved.good, solved
         alone = verify(data, Wanted(solvers=(), audit=state.audit))
         read = all(look.good for look in alone.looks if look.name.startswith("independent checker"))
-        assert alone.good is read
+        left_open = any(look.needs_solver for look in alone.looks)
+        assert alone.good is not left_open
+        assert read or left_open
 
 
 # Labels, switches and sequences have bounds as any rule: one left out or easier than the words is found.
