@@ -35,7 +35,7 @@ async def test_the_readmes_tour_goes_as_it_is_written(tmp_path: Path) -> None:
     assert len(said) == 11
     assert re.search(r"lower-level-limit +active +1 ", shown), shown
     assert re.search(r"lower-level-limit +unloaded", shown), shown
-    assert re.search(r"permitted +margin [0-9.]+ to ", shown), shown
+    assert re.search(r"permitted +margin [0-9.]+ \S+ to ", shown), shown
     assert "broken.json:2:1: expected `,` or `}`, found `end of file`" in shown
     assert "writes are stopped" in shown
     assert "writes may happen again" in shown
