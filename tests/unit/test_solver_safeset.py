@@ -65,6 +65,21 @@ def test_s1_a_set_that_is_not_invariant_shows_the_escaping_state(old: str, new: 
     assert "is not kept from level " in proof.escape
 
 
+ALWAYS_RAMPED = ('"require": "abs(rate(pump)) <= 10"}', '"require": "abs(rate(pump)) <= 10", "always": true}')
+
+
+# A ramp that holds at every moment binds the backup as one of the snapshot does, or the check refuses it later.
+def test_s1_a_backup_that_breaks_a_ramp_with_always_is_not_proved() -> None:
+    kept = rule_set(module(BUFFER_TANK, ALWAYS_RAMPED))
+    broken = rule_set(module(BUFFER_TANK, ALWAYS_RAMPED, ('"ramp(100, 10)"', '"ramp(100, 12)"')))
+
+    found = prove(broken)
+
+    assert "`pump-ramp` by the backup's own action is not kept from " in found.escape
+    assert prove(kept).holds
+    assert kept.proof_digest != rule_set().proof_digest
+
+
 def test_s1_a_spent_budget_proves_nothing() -> None:
     assert not prove(rule_set(), budget_s=0.0).holds
 

@@ -75,6 +75,7 @@ def _loop(rules: RuleSet) -> Story:
         for acting in (story.acting, after):
             story.must(said, state, acting)
             story.must_between(said, before, state, acting)
+        story.must_change(said, state, after)
         before = state
         story.must_be_safe(said, state, after)
     return story
@@ -92,6 +93,7 @@ def _terminal(rules: RuleSet) -> Story:
         for acting in (story.acting, after):
             story.must(said, state, acting)
             story.must_between(said, before, state, acting)
+        story.must_change(said, state, after)
     story.must_be_safe("a step later", states[-1], after)
     return story
 

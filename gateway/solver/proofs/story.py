@@ -20,6 +20,7 @@ from gateway.solver.language.affine import (
     symbols,
 )
 from gateway.solver.modules.module import Hold, Ramp, Variable
+from gateway.solver.rules.proof_basis import of_the_change
 from gateway.solver.rules.ruleset import Rule, RuleSet
 
 _MOST_VALUES = 256  # of a whole number that are told apart
@@ -285,12 +286,18 @@ class Story:
         `of_outputs`: those about outputs alone.
         """
         for rule in self.rules.rules_of_outputs if of_outputs else self.rules.rules:
-            if not rule.binding or rule.constraint.always:
+            if not rule.binding or (rule.constraint.always and not of_the_change(rule)):
                 continue
             if any(name.startswith(("kept_on(", "may_rise(")) for name in symbols(rule.formula)):
                 continue
             said = self.said_of(rule, self.state, after, self.acting)
             self._owe(f"`{rule.constraint.id}` by the backup's own action", said)
+
+    def must_change(self, said: str, state: Mapping[str, Affine], after: Mapping[str, Affine]) -> None:
+        """Rules that hold at every moment and ask for the change to what the backup does (S1)."""
+        for rule in self.rules.rules:
+            if rule.binding and of_the_change(rule):
+                self._owe(f"`{rule.constraint.id}` {said}", self.said_of(rule, state, after, self.acting))
 
     def must_be_safe(self, said: str, state: Mapping[str, Affine], acting: Mapping[str, Affine]) -> None:
         """The safe set holds."""

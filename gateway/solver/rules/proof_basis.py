@@ -10,7 +10,7 @@ from gateway.solver.language.affine import symbols
 from gateway.solver.rules.canonical import form_text, formula_text, premises
 
 if TYPE_CHECKING:
-    from gateway.solver.rules.ruleset import RuleSet
+    from gateway.solver.rules.ruleset import Rule, RuleSet
 
 
 def proof_digest(rules: RuleSet, *, as_written: bool) -> str:
@@ -45,9 +45,17 @@ def proof_digest(rules: RuleSet, *, as_written: bool) -> str:
     begins = (r for r in rules.rules_of_outputs if not r.constraint.id.endswith(declared))
     if rules.terminal and any(not rule.constraint.always for rule in begins):
         content["begins"] = "from any values in force"  # not all proofs before showed that
+    if any(of_the_change(r) for r in rules.rules if r.binding or (as_written and r.overridden)):
+        content["changes"] = "the backup's own, at every moment"  # proofs before asked for them at no moment
     if rules.terminal:
         content["terminal"] = sorted(formula_text(r.formula) for r in rules.terminal)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def of_the_change(rule: Rule) -> bool:
+    """Whether a rule holds at every moment and asks what outputs were before: a ramp with `always`."""
+    names = symbols(rule.formula)
+    return rule.constraint.always and any(name.startswith(("prev(", "rate(")) for name in names)
 
 
 def newly_shown(rules: RuleSet) -> bool:
