@@ -20,6 +20,7 @@ import structlog
 from gateway.core.errors import ConfigError, cause
 from gateway.link.messages import Alarm, Answer, Ask, DecisionView, FeedBatch, FeedItem, Subscribe, ToServer
 from gateway.supervision.frames import FrameError, frame, read_length
+from gateway.supervision.seldom import Seldom
 
 log = structlog.get_logger().bind(component="link")
 
@@ -29,7 +30,6 @@ _MAX_CLIENTS = 64
 _MAX_ASKS_PER_CLIENT = 64
 _SILENT_S = 10.0  # a peer that connects and says nothing, or half a frame, holds the place of another
 _LOOK_S = 2.0  # whether the socket's name still leads to us
-_TOLD_EVERY_S = 10.0  # refused peers, in the log
 _PEERCRED = struct.Struct("3i")
 
 
@@ -113,7 +113,7 @@ class LinkServer:
         self._decoder = msgspec.msgpack.Decoder(ToServer)
         self._writers: set[asyncio.StreamWriter] = set()
         self._stopped = False
-        self._silent_s, self._look_s, self._told_after = silent_s, look_s, 0.0
+        self._silent_s, self._look_s, self._crowd = silent_s, look_s, Seldom()
         self._server: asyncio.Server | None = None
         self._inode = 0
         self._unread: dict[asyncio.StreamWriter, tuple[int, float]] = {}  # whose Feed waits, and since when
@@ -292,12 +292,10 @@ class LinkServer:
     def _refuse(self, peer: Peer) -> None:
         """Counted always, told now and then: whoever knocks a thousand times fills no log."""
         self._refused += 1
-        now = asyncio.get_running_loop().time()
-        if now >= self._told_after:
-            self._told_after = now + _TOLD_EVERY_S
+        if count := self._crowd.due(asyncio.get_running_loop().time()):
             full = f"all {_MAX_CLIENTS} connections are taken: end a client of this gateway"
             why = full if peer.uid in self._allowed else "its user is not listed under [access]"
-            log.warning("peer_refused", user=peer.user, pid=peer.pid, why=why, refused=self._refused)
+            log.warning("peer_refused", user=peer.user, pid=peer.pid, why=why, peers=count)
 
 
 def _peer(writer: asyncio.StreamWriter) -> Peer:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -213,11 +214,11 @@ async def _arm_and_tell(
     arm: bool,
 ) -> None:
     """Wait for the first verdict, say what runs, arm through the audited verb, say how that went."""
-    point = config.decision_point[0].id
+    point, started_ns = config.decision_point[0].id, time.time_ns()
     socket_path = config.gateway.state_dir / "run" / "o3.sock"
     try:
         async with asyncio.timeout(_READY_WITHIN_S):
-            first = await _first_decision(socket_path)
+            first = await _first_decision(socket_path, started_ns)
     except TimeoutError:
         log_file = config.path.parent / "gateway.log"
         _say(console, f"no decision within {_READY_WITHIN_S:.0f} s: read {log_file}", "red")
@@ -239,15 +240,17 @@ async def _arm_and_tell(
     _say(console, f"arm it by hand: {_o3ctl()} mode {point} armed")
 
 
-async def _first_decision(socket_path: Path) -> dict[str, Any]:
+async def _first_decision(socket_path: Path, after_ns: int) -> dict[str, Any]:
+    """The first with a verdict that was made since then: the log may hold some of a run before."""
     while True:
         with contextlib.suppress(LinkError):  # the daemon is still starting
             client = await LinkClient.connect(socket_path, "demo")
             try:
                 answer = await client.ask("decisions", {"limit": 1})
-                if answer.ok and answer.result and answer.result[0]["outcome"] != "undetermined":
+                if answer.ok and answer.result:
                     found: dict[str, Any] = answer.result[0]
-                    return found
+                    if found["at_ns"] >= after_ns and found["outcome"] != "undetermined":
+                        return found
             finally:
                 await client.aclose()
         await asyncio.sleep(0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 
 import structlog
 from asyncua import ua
@@ -14,6 +15,7 @@ from asyncua.ua.ua_binary import header_from_binary
 
 from gateway.protocols.opcua.processor import GatewayProcessor
 from gateway.protocols.opcua.wire import Foreign, error_message
+from gateway.supervision.seldom import Seldom
 
 log = structlog.get_logger().bind(component="opcua")
 
@@ -25,11 +27,16 @@ _HEADER = struct.Struct("<3scI")
 class GatewayProtocol(OPCUAProtocol):
     """One connection. A header that declares too much, or is none, ends it at once."""
 
+    crowd: Seldom  # of all connections of the listener, as the next
+    wrong: Seldom
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or close it when there are enough."""
         self.peer_name = transport.get_extra_info("peername")
         if len(self.clients) >= self.iserver.max_connections or not isinstance(transport, asyncio.Transport):
-            log.warning("connection_refused", peer=str(self.peer_name), reason="too many connections")
+            if count := self.crowd.due(time.monotonic()):
+                told = {"peer": str(self.peer_name), "connections": count}
+                log.warning("connection_refused", **told, reason="too many connections")
             transport.close()
             return
         self.transport = transport
@@ -66,7 +73,8 @@ class GatewayProtocol(OPCUAProtocol):
                 return
 
     def _refuse(self, code: int, reason: str) -> None:
-        log.warning("connection_closed", peer=str(self.peer_name), reason=reason)
+        if count := self.wrong.due(time.monotonic()):
+            log.warning("connection_closed", peer=str(self.peer_name), reason=reason, connections=count)
         self._buffer = b""
         if self.transport is not None:
             self.transport.write(error_message(code, reason))
@@ -78,12 +86,15 @@ class GatewayListener(BinaryServer):
 
     def __init__(self, internal_server: Foreign, hostname: str, port: int, limits: TransportLimits) -> None:
         super().__init__(internal_server, hostname, port, limits)
+        self._crowd, self._wrong = Seldom(), Seldom()
 
     def _make_protocol(self) -> OPCUAProtocol:
-        return GatewayProtocol(
+        made = GatewayProtocol(
             iserver=self.iserver,
             policies=self._policies,
             clients=self.clients,
             closing_tasks=self.closing_tasks,
             limits=self.limits,
         )
+        made.crowd, made.wrong = self._crowd, self._wrong
+        return made

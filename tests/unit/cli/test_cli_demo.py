@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 from rich.console import Console
 
 from gateway.cli.demo import __main__ as demo_start
-from gateway.cli.demo.run import _demo_sheet, _last_words, _tell_of_death
+from gateway.cli.demo.run import _demo_sheet, _first_decision, _last_words, _tell_of_death
 from gateway.config.load import load
+from gateway.link.messages import Answer, Ask
+from gateway.link.server import LinkServer, Peer
 
 DEMO = Path(__file__).resolve().parents[3] / "packaging" / "demo"
 
@@ -67,3 +70,23 @@ def test_ctrl_c_while_modules_are_loaded_is_no_traceback(monkeypatch: pytest.Mon
     with pytest.raises(SystemExit) as ended:
         demo_start.main()
     assert ended.value.code == 130
+
+
+# A second `make run` told of the first one's decision, and called the gateway ready on that.
+async def test_the_first_verdict_is_one_of_this_run(tmp_path: Path) -> None:
+    asked = 0
+
+    async def answer(ask: Ask, _peer: Peer) -> Answer:
+        nonlocal asked
+        asked += 1
+        views = [
+            {"id": "d-old-9", "at_ns": 99, "outcome": "permitted"},
+            {"id": "d-new-1", "at_ns": 101, "outcome": "undetermined"},
+            {"id": "d-new-2", "at_ns": 102, "outcome": "permitted"},
+        ]
+        return Answer(id=ask.id, ok=True, result=[views[min(asked, 3) - 1]])
+
+    socket_path = tmp_path / "o3.sock"
+    server = LinkServer(socket_path, answer, list, frozenset({os.getuid()}))
+    async with server.listening(), asyncio.timeout(60):
+        assert (await _first_decision(socket_path, 100))["id"] == "d-new-2"
