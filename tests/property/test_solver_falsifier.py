@@ -124,7 +124,7 @@ def test_s1_s9_s11_what_was_permitted_lasts_in_suggested_sets_and_most_that_is_s
             safe, unchanged = safe + tally.safe, unchanged + tally.unchanged
             cornered += tally.cornered
 
-    assert safe > 20
+    assert safe > 10
     assert unchanged >= 0.8 * safe
     assert not cornered
 
