@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+
 
 def cause(exc: Exception) -> str:
     """Why something failed, for a sentence that names the file itself: no error numbers, no path again."""
     return (isinstance(exc, OSError) and exc.strerror) or str(exc)
+
+
+def remedy(exc: Exception) -> str:
+    """What helps where a file or folder cannot be used, as the end of a sentence that names it."""
+    match getattr(exc, "errno", None):
+        case errno.ENOSPC | errno.EDQUOT:
+            return "make room on its disk"
+        case errno.EROFS:
+            return "its file system is mounted read-only"
+        case _:
+            return "this user must be able to read and write it"
 
 
 class GatewayError(Exception):

@@ -11,7 +11,7 @@ import msgspec
 from gateway.config.model import GatewayConfig
 from gateway.core.clock import Clock
 from gateway.core.durable import write_durably
-from gateway.core.errors import ConfigError, cause
+from gateway.core.errors import ConfigError, cause, remedy
 from gateway.supervision.service import ServiceProcess
 
 
@@ -73,6 +73,6 @@ def _opcua_settings(config: GatewayConfig, path: Path) -> Path:
         write_durably(path, msgspec.json.encode(settings))
         path.chmod(0o600)
     except OSError as exc:
-        why = f"the folder for sockets, {path.parent}, cannot be used: {cause(exc)}: this user must own it"
+        why = f"the folder for sockets, {path.parent}, cannot be used: {cause(exc)}: {remedy(exc)}"
         raise ConfigError((why,)) from exc
     return path

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from gateway.core.errors import ConfigError, cause
+from gateway.core.errors import ConfigError, cause, remedy
 from gateway.link.messages import Alarm, Answer, Ask, DecisionView, FeedBatch, FeedItem, Subscribe, ToServer
 from gateway.supervision.frames import FrameError, frame, read_length
 from gateway.supervision.seldom import Seldom
@@ -128,9 +128,9 @@ class LinkServer:
         try:
             self._server = await self._bound()
         except OSError as exc:
-            long = " its path is longer than a socket's may be (107 bytes): name a shorter `state_dir`"
-            advice = long if "too long" in str(exc) else " this user must own its folder"
-            raise ConfigError((f"the internal port {self._path}: {cause(exc)}:{advice}",)) from exc
+            long = "its path is longer than a socket's may be (107 bytes): name a shorter `state_dir`"
+            advice = long if "too long" in str(exc) else remedy(exc)
+            raise ConfigError((f"the internal port {self._path}: {cause(exc)}: {advice}",)) from exc
         keeping = asyncio.create_task(self._keep(), name="internal-port")
         try:
             yield

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.core.durable import sync_folder
-from gateway.core.errors import StorageError, cause
+from gateway.core.errors import StorageError, cause, remedy
 from gateway.storage.codec import canonical, parsed
 
 GENESIS = bytes(32)
@@ -171,12 +171,14 @@ def verify(connection: sqlite3.Connection, seen: Callable[[int], None] = lambda 
 
 
 def _not_opened(path: Path, exc: Exception) -> StorageError:
+    if getattr(exc, "sqlite_errorname", "") == "SQLITE_FULL":
+        return StorageError(f"audit log `{path}` cannot be opened: {exc}: make room in {path.parent}")
     damaged = isinstance(exc, sqlite3.DatabaseError) and not isinstance(exc, sqlite3.OperationalError)
     advice = (
         "put back a copy, or move it away with its -wal and -shm; a new log then begins, and says nothing of "
         "the time before"
         if damaged
-        else "this user must be able to read and write it and its folder, on a disk with room"
+        else remedy(exc)
     )
     return StorageError(f"audit log `{path}` cannot be opened: {cause(exc)}: {advice}")
 

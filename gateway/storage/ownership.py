@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gateway.core.errors import StorageError, cause
+from gateway.core.errors import StorageError, cause, remedy
 
 LOCK = "lock"
 
@@ -26,20 +25,18 @@ def owned(state_dir: Path) -> Iterator[None]:
         state_dir.mkdir(parents=True, exist_ok=True)
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     except OSError as exc:
-        raise _unusable(state_dir, cause(exc)) from exc
+        raise _unusable(state_dir, f"{cause(exc)}: {remedy(exc)}") from exc
     try:
         _lock(number, state_dir)
         if not os.access(state_dir, os.W_OK | os.X_OK):  # the lock was there already
-            raise _unusable(state_dir, os.strerror(errno.EACCES))
+            raise _unusable(state_dir, "this user may not write in it")
         yield
     finally:
         os.close(number)
 
 
 def _unusable(state_dir: Path, why: str) -> StorageError:
-    return StorageError(
-        f"state folder `{state_dir}` cannot be used: {why}: it must be a folder that this user may write in"
-    )
+    return StorageError(f"state folder `{state_dir}` cannot be used: {why}")
 
 
 def _lock(number: int, state_dir: Path) -> None:

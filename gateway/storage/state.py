@@ -11,7 +11,7 @@ import structlog
 
 from gateway.core.decision import Mode, PointId
 from gateway.core.durable import write_durably
-from gateway.core.errors import StorageError, cause
+from gateway.core.errors import StorageError, cause, remedy
 from gateway.core.tag import TagId
 
 log = structlog.get_logger().bind(component="storage")
@@ -157,7 +157,9 @@ class DurableState:
             try:
                 await asyncio.to_thread(write_durably, self._path, body)
             except OSError as exc:
-                raise StorageError(f"state file `{self._path}` cannot be written: {cause(exc)}") from exc
+                raise StorageError(
+                    f"state file `{self._path}` cannot be written: {cause(exc)}: {remedy(exc)}"
+                ) from exc
             self._saved = number
 
     def _replace(self, **changes: object) -> None:
@@ -172,7 +174,9 @@ class DurableState:
         except FileNotFoundError:
             return GatewayMemory()
         except OSError as exc:
-            raise StorageError(f"state file `{self._path}` cannot be read: {cause(exc)}") from exc
+            raise StorageError(
+                f"state file `{self._path}` cannot be read: {cause(exc)}: {remedy(exc)}"
+            ) from exc
         try:
             memory = msgspec.json.decode(body, type=GatewayMemory)
         except msgspec.MsgspecError as exc:

@@ -101,7 +101,7 @@ def an_ask(number: int) -> bytes:
 async def test_a_folder_that_cannot_hold_the_socket_is_a_sentence_to_act_on(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path, said in (
-        (tmp_path / "file" / "o3.sock", "File exists: this user must own its folder"),
+        (tmp_path / "file" / "o3.sock", "File exists: this user must be able to read and write it"),
         (tmp_path / ("long" * 40) / "o3.sock", "AF_UNIX path too long: its path is longer than a socket's"),
     ):
         with pytest.raises(ConfigError) as refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.errors import StorageError
+from gateway.core.errors import StorageError, remedy
 from gateway.storage.ownership import owned
 
 HOLDER = """
@@ -70,6 +71,19 @@ def test_it_is_given_back_and_taken_again(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path, why in ((tmp_path / "file", "File exists"), (tmp_path / "file" / "x", "Not a directory")):
-        with pytest.raises(StorageError, match=f"cannot be used: {why}: it must be a folder") as told:
+        with pytest.raises(StorageError, match=f"cannot be used: {why}: this user must be able") as told:
             owned(path).__enter__()
         assert "Errno" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "helps"),
+    [
+        (errno.ENOSPC, "make room on its disk"),
+        (errno.EDQUOT, "make room on its disk"),
+        (errno.EROFS, "its file system is mounted read-only"),
+        (errno.EACCES, "this user must be able to read and write it"),
+    ],
+)
+def test_what_helps_is_said_by_what_went_wrong(number: int, helps: str) -> None:
+    assert remedy(OSError(number, os.strerror(number), "/x")) == helps

@@ -16,7 +16,7 @@ import structlog
 from asyncua import ua
 
 from gateway.core.clock import Clock, SystemClock
-from gateway.core.errors import ConfigError, LinkError, cause
+from gateway.core.errors import ConfigError, LinkError, cause, remedy
 from gateway.link.client import LinkClient
 from gateway.link.messages import FeedBatch
 from gateway.protocols.opcua import pki
@@ -82,7 +82,7 @@ def _identified(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        why = f"{exc.filename or directory}: {cause(exc)}: this user must be able to read and write it"
+        why = f"{exc.filename or directory}: {cause(exc)}: {remedy(exc)}"
         raise ConfigError((why,)) from exc
     except ValueError as exc:
         why = (
