@@ -92,6 +92,7 @@ class Scene:
             {tag: count(error) for tag, error in self.errors.items()},
             {tag: count(value) for tag, value in self.question.proposal.items() if ("old", tag) in known},
             failed,
+            frozenset(tag for tag, roam in self.unknowns.roaming.items() if roam.rate is None),
             frozenset(self.unknowns.discrete),
         )
 

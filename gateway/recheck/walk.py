@@ -79,6 +79,7 @@ class Walker:
     errors: Mapping[str, int]  # of the sensors, in the unit
     proposal: Mapping[str, int]
     failed: Callable[[Rule, Fraction, Units], None]
+    jumping: Collection[str] = ()  # tags without a rate
     stepping: Collection[str] = ()  # tags that have no values between two of theirs
     snapshot: list[Rule] = field(init=False)
     always: list[Rule] = field(init=False)
@@ -106,11 +107,11 @@ class Walker:
         else:
             run.judge(self.snapshot, new, Fraction(0))
             run.judge(self.always, new, Fraction(0))
+            if not self.timing.delay and self.timing.acting:
+                run.judge(self.book.safe, new, Fraction(0))
         segments = self.timing.acting if falls is None else len(self.timing.cuts) - 1
         for k in range(segments):
             run.through(k)
-            if k + 1 == self.timing.acting and run.backed is None:
-                run.judge(self.book.safe, new, self.timing.end)
         if falls is not None:
             run.judge(self.book.terminal, run.acting if segments else new, self.timing.cuts[-1])
 
@@ -152,6 +153,7 @@ class _Run:
     acting: Acting = field(init=False)
     finer: int = 1  # units now per unit of the course
     roaming: list[tuple[int, Sequence[int], Sequence[int]]] = field(default_factory=list)
+    jumping: Collection[int] = ()  # places of what may be anywhere at once
     stepping: Collection[int] = ()  # places of what stays until it is another value
     disturbing: list[tuple[int, Sequence[int]]] = field(default_factory=list)
 
@@ -173,6 +175,9 @@ class _Run:
             for tag, path in course.paths.items()
             if ("now", tag) in layout.places and layout.places["now", tag] not in moving
         ]
+        self.jumping = {
+            layout.places["now", tag] for tag in self.walker.jumping if ("now", tag) in layout.places
+        }
         self.stepping = {
             layout.places["now", tag] for tag in self.walker.stepping if ("now", tag) in layout.places
         }
@@ -203,6 +208,7 @@ class _Run:
         if start in moves:
             self._take_over(start)
         times = world.share * whole
+        self._jump(k)
         self._during(k)
         state = [self.e[place] * times for place, _, _ in world.moving]
         for at, part in zip(turns.times, turns.parts, strict=True):
@@ -220,6 +226,19 @@ class _Run:
             self._coarsen()
         self._judge_at(until)
 
+    def _jump(self, k: int) -> None:
+        """What may be anywhere at once is there before anything else has moved (S4)."""
+        jumping = [(place, path) for place, path, _ in self.roaming if place in self.jumping]
+        if not jumping:
+            return
+        start = self.walker.timing.cuts[k]
+        for place, path in jumping:
+            self.e[place] = path[k + 1] * self.finer
+        if self.backed is None and start >= self.switch:
+            self.judge(self.walker.always, self.new, start)
+        else:
+            self.judge(self.walker.as_before, self.acting, start)
+
     def _during(self, k: int) -> None:
         """What the dynamics see of all that they do not move."""
         for place, _, means in self.roaming:
@@ -236,6 +255,8 @@ class _Run:
             self.judge(walker.as_before, self.old, until)
         if self.switch <= until:
             self.judge(walker.always, self.new, until)
+            if walker.timing.delay <= until <= walker.timing.end:  # a decision may come at any moment (S1)
+                self.judge(walker.book.safe, self.new, until)
 
     def _turn(
         self, k: int, at: Fraction, state: Sequence[int], times: int, moves: Collection[Fraction]

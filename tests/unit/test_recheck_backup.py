@@ -8,7 +8,7 @@ import pytest
 
 from gateway.recheck.check import Question
 from gateway.recheck.exactly import HOLDS, VIOLATED, recheck_exactly
-from tests.unit.test_recheck_courses import DRAIN, F, P, X, asked, rule, small, violated
+from tests.unit.test_recheck_courses import DRAIN, F, P, X, Y, asked, rule, small, violated
 
 
 def at_once(x: str, p: str) -> Question:
@@ -98,3 +98,31 @@ def test_s1_s11_before_its_effect_nothing_falls_back_from_a_proposal() -> None:
     assert violated(text, late) == set()
     assert violated(text, replace(late, inputs={"X": (F("1.9"), F("1.9"))})) == {"r"}
     assert violated(text, replace(late, inputs={"X": (F("1.9"), F("1.9"))}, proposal={"P": F(1)})) == {"r"}
+
+
+# A decision may come at any moment once the proposal acts, and the backup must do from there (S1).
+def test_s1_the_safe_set_is_owed_from_the_effect_on_and_not_only_at_the_end() -> None:
+    text = small(
+        {"x": {**X, "error": "0"}, "p": P}, rule("x <= 9", always=True), dynamics={"x": "x + p - 1"},
+        backup=[{"p": 0}], safe_set=["x <= 3"],
+    )  # fmt: skip
+    late = asked(x=("2.5", "2.5"), p=("2", "0"), delay="1")
+    assert violated(text, late) == {"safe_set[1]"}  # 3.5 when it acts at last, and 2.5 a step later
+    assert violated(text, asked(x=("2", "2"), p=("2", "0"), delay="1")) == set()
+    assert violated(text, asked(x=("3.5", "3.5"), p=("0", "0"))) == {"safe_set[1]"}
+
+
+def test_s4_what_may_be_anywhere_at_once_is_there_before_the_rest_has_moved() -> None:
+    sinking = {"x": "x - 1 + 0*p"}
+    text = small(
+        {"x": {**X, "error": "0"}, "y": Y, "p": P}, rule("x + y <= 14.5", always=True), dynamics=sinking
+    )
+    question = asked(x=("5", "5"), inputs={"X": (F(5), F(5)), "Y": (F(1), F(1))})
+    assert violated(text, question) == {"r"}  # 5 + 10 at first, though 4 + 10 a step later
+    assert violated(text.replace("14.5", "15"), question) == set()
+    slow = small(
+        {"x": {**X, "error": "0"}, "y": {**Y, "max_rate": "1 1/s"}, "p": P},
+        rule("x + y <= 6", always=True),
+        dynamics=sinking,
+    )
+    assert violated(slow, question) == set()
