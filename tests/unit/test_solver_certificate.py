@@ -83,6 +83,10 @@ def test_a_priority_given_by_a_person_comes_back_too() -> None:
         (lambda d: d["modules"][0].update(digest="0" * 64), "is not there"),
         (lambda d: d["tags"].pop("TK1.LT101"), "TK1.LT101"),
         (lambda d: d.pop("budget"), "cannot be read"),
+        (lambda d: d["budget"].update(rlimit=2e6), "cannot be read"),
+        (lambda d: d["tags"]["TK1.LT101"].update(protected=0), "cannot be read"),
+        (lambda d: d["tags"]["TK1.LT101"].update(raw_range=[]), "cannot be read"),
+        (lambda d: d["tags"]["TK1.LT101"].update(scale="1e999999999"), "cannot be read"),
     ],
 )
 def test_a_basis_that_says_other_than_the_texts_is_refused(

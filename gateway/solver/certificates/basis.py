@@ -198,8 +198,8 @@ def _definition(tag: TagId, said: Plain) -> TagDefinition:
         scale=number_of(said["scale"]),
         offset=number_of(said["offset"]),
         deadband=number_of(said.get("deadband", "0")),
-        writable=said["writable"],
-        protected=said["protected"],
+        writable=_truth(said["writable"]),
+        protected=_truth(said["protected"]),
     )
 
 
@@ -224,7 +224,21 @@ def _pair(ends: tuple[Fraction, Fraction]) -> list[str]:
 
 def _budget(document: Plain) -> Budget:
     said = document["budget"]
-    return Budget(rlimit=said["rlimit"], timeout_ms=said["timeout_ms"])
+    return Budget(rlimit=_whole(said["rlimit"]), timeout_ms=_whole(said["timeout_ms"]))
+
+
+def _truth(said: object) -> bool:
+    """A truth; 1 is none, though it is equal to one."""
+    if not isinstance(said, bool):
+        raise TypeError(f"`{said}` is neither true nor false")
+    return said
+
+
+def _whole(said: object) -> int:
+    """A whole number, spelled as one."""
+    if type(said) is not int:
+        raise TypeError(f"`{said}` is no whole number")
+    return said
 
 
 def _difference(one: Plain, other: Plain) -> str:
