@@ -77,6 +77,12 @@ async def after_the_proof(running: RunningRules, told: list[RulesInForce]) -> Ru
     return told[-1]
 
 
+async def test_s1_what_is_in_force_tells_how_often_its_backup_must_move(tmp_path: Path) -> None:
+    _, told = await in_force(tmp_path, ScriptedPool())
+    assert told[0].too_seldom(1.0) == ""
+    assert "in each step of 1 s, and the point decides every 2 s" in told[0].too_seldom(2.0)
+
+
 async def test_s1_a_set_with_a_committed_proof_may_be_armed_at_once(tmp_path: Path) -> None:
     _, told = await in_force(tmp_path, ScriptedPool(), proved=True)
     assert (told[0].not_armable, told[0].disproved) == ("", "")
