@@ -151,6 +151,16 @@ class Operator:
 
         return self.answer(verb, args, list[ModelState], shown, deadline_ms=deadline_ms)
 
+    def in_shadow(self) -> int:
+        """Say which points write nothing after an act that may have taken them out of armed."""
+
+        def shown(status: Status) -> None:
+            for point in status.points:
+                if point.mode == "shadow":
+                    print(f"{point.id} is in shadow: `o3ctl mode {point.id} armed` lets it write")
+
+        return self.answer("status", {}, Status, shown)
+
     def act(self, verb: str, args: dict[str, Any], sentence: str) -> int:
         """A verb whose answer people need not see; `sentence` says that it was done."""
         return self.answer(verb, args, dict[str, Any], lambda _: print(sentence))

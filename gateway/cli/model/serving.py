@@ -55,7 +55,11 @@ def model_rollback(
 
 
 def _change(verb: str, args: dict[str, Any], socket: Socket, as_json: bool) -> None:
-    raise typer.Exit(operator(socket, as_json).models(verb, args, deadline_ms=_LONG_MS))
+    asker = operator(socket, as_json)
+    ended = asker.models(verb, args, deadline_ms=_LONG_MS)
+    if not ended and not as_json:
+        ended = asker.in_shadow()
+    raise typer.Exit(ended)
 
 
 def register(app: typer.Typer) -> None:

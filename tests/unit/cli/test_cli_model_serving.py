@@ -52,7 +52,9 @@ async def test_every_verb_asks_its_question_and_prints_the_new_list(
     assert people.exit_code == 0, people.output
     for part in ("second", "first", "anna", "ready"):
         assert part in people.output
-    assert gateway.asked == [(verb, args)] * 2
+    looked: list[tuple[str, dict[str, Any]]] = [] if verb == "model.list" else [("status", {})]
+    assert gateway.asked == [(verb, args), *looked, (verb, args)]
+    assert ("buffer-tank is in shadow: `o3ctl mode buffer-tank armed`" in people.output) is bool(looked)
     assert json.loads(programs.stdout)[0]["digest"] == MODEL.digest
 
 
