@@ -147,11 +147,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("the tests fail without any change\n")
         return 1
     import_all(unaffected(touched.modules, _name(file)))
+    chosen = [m for m in mutants(source) if not given.only or any(words in m.name for words in given.only)]
     asked = () if given.quick else given.tests
-    if noticed(file, Mutant(1, "", "nothing", ast.parse(source)), asked, touched):  # else everything would be
+    unchanged = Mutant(chosen[0].line if given.only and chosen else 1, "", "nothing", ast.parse(source))
+    if noticed(file, unchanged, asked, touched):  # else everything would be
         sys.stderr.write("the tests fail without any change where modules were imported before\n")
         return 1
-    chosen = [m for m in mutants(source) if not given.only or any(words in m.name for words in given.only)]
     found: list[Mutant] = []
     for mutant in chosen:
         if not noticed(file, mutant, asked, touched):
