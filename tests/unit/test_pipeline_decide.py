@@ -131,6 +131,18 @@ async def test_s14_inputs_too_far_apart_are_undetermined() -> None:
     assert "max_skew" in record.outcome.reason
 
 
+@pytest.mark.parametrize(("apart_s", "used"), [(0.25, True), (0.25390625, False)])
+async def test_s14_inputs_as_far_apart_as_max_skew_are_used_and_none_farther(
+    apart_s: float, *, used: bool
+) -> None:
+    house = House()
+    house.point.settings = replace(house.point.settings, inputs=(LEVEL, STATUS), max_skew_s=0.25)
+    house.clock.advance(apart_s)
+    house.sample(STATUS, 3)
+    record = await decided(house)
+    assert isinstance(record.outcome, Permitted) is used
+
+
 async def test_a_model_without_an_answer_leaves_the_fallback_to_propose() -> None:
     for failure in (InferenceError("NaN in its output"), WorkerLostError("killed")):
         house = House(fallback=("value_in_force",))
