@@ -212,7 +212,10 @@ def test_a_draft_never_goes_into_the_watched_folder_nor_over_a_file(tmp_path: Pa
         (["--target", "TK1.NONE"], "`TK1.NONE` of --target is none of the tags"),
         (["--leave-out", "TK1.NONE"], "`TK1.NONE` of --leave-out is none of the tags"),
         (["--time", "noon"], "there is no column `noon`"),
-        (["--point", "nowhere", "--config", str(DEMO)], "unknown decision point `nowhere`; known: `buffer-tank`"),
+        (
+            ["--point", "nowhere", "--config", str(DEMO)],
+            "unknown decision point `nowhere`; known: `buffer-tank`",
+        ),
         (["--like", str(DEMO)], "is no module"),
     ],
 )
