@@ -47,3 +47,16 @@ async def test_s9_recovery_writes_only_the_backup() -> None:
     assert isinstance(record.outcome, Refused)
     assert record.written_by == "recovery"
     assert house.sink.written == [(pump(80),)]
+
+
+async def test_s7_a_record_holds_the_check_that_a_fallback_stands_on_and_none_where_there_is_none() -> None:
+    house = House(fallback=("value_in_force",))
+    record = await decided(house)
+    assert (record.written_by, record.fallback) == ("verdict", None)
+
+    house.proposer.percent = 90
+    record = await decided(house)
+    assert record.fallback is not None
+    assert record.fallback.request is house.checker.requests[-1]
+    assert record.examined is not None
+    assert record.examined.request is house.checker.requests[-2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -41,3 +42,14 @@ async def test_what_is_asked_twice_is_told_together() -> None:
     record = await decided(house)
     assert len(house.checker.requests) == 2
     assert record.timings_ms["check"] == pytest.approx(32)
+
+
+async def test_a_model_that_is_asked_for_more_is_told_together() -> None:
+    house = House()
+    house.point.settings = replace(house.point.settings, n_best=3)
+    house.proposer.percent, house.proposer.others = 90, (30,)
+    house.proposer.on_propose = lambda _deadline: house.clock.advance(0.008)
+
+    record = await decided(house)
+    assert house.proposer.asked == 2
+    assert record.timings_ms["propose"] == pytest.approx(16)
