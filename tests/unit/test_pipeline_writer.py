@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.core.decision import Mode, WriteOutcome
+from gateway.core.errors import InferenceError
 from gateway.pipeline.lane import Ordered
 from tests.fakes.pipeline import STATUS, House
 from tests.unit.test_pipeline_decide import decided
@@ -42,3 +43,16 @@ async def test_where_nothing_was_to_be_written_no_reason_is_told() -> None:
     await decided(hurried, Ordered(requested_by="scada", deadline_s=0.05))
     assert hurried.reports[-1][1] == ""
     assert hurried.sink.released == 0
+
+
+# S23: the first write is nobody's proposal, and no model's.
+async def test_s23_a_record_says_that_the_value_in_force_was_written_first() -> None:
+    house = House()
+    house.point.first_write_due = True
+    record = await decided(house)
+    assert record.proposal is not None
+    assert record.proposal.by == "value_in_force"
+
+    house.proposer.failure = InferenceError("no answer")
+    record = await decided(house)
+    assert (record.proposal, record.model_digest) == (None, "")
