@@ -117,7 +117,7 @@ def test_s24_a_safe_set_cut_smaller_in_other_words_is_a_tightening() -> None:
     larger = module(
         BUFFER_TANK,
         ('"revision": 7', '"revision": 8'),
-        ('"heater implies temp <= 74.04"', '"heater implies temp <= 74.04 or level >= 3"'),
+        ('"heater implies temp <= 74.04"', '"heater implies temp <= 74.04 + 0.5"'),
     )
 
     assert why(tank, smaller) == ""
