@@ -76,6 +76,23 @@ async def test_s24_the_one_who_loaded_a_weakening_does_not_approve_it_though_we_
     assert again.rule_set.ids == ("tank@2",)
 
 
+# The watcher reads a file, and tells of it a little later: in between a person may have loaded another.
+async def test_s24_what_a_person_loaded_waits_on_though_the_file_is_told_of_as_it_was_before(
+    bench: Bench,
+) -> None:
+    async with at_work(bench) as (registry, acts):
+        before = bench.module("a.json", "tank", 1)
+        await registry.apply([before])
+        bench.armed = True
+        await acts.load("a.json", text_of("tank", 2).encode(), ANN)
+        await registry.apply([before])
+
+        with pytest.raises(ActRefusedError, match=f"`{ANN}` made this change"):
+            await acts.approve("tank", ANN)
+        await acts.approve("tank", BOB)
+        assert registry.rule_set == Rules(3, ("tank@2",))
+
+
 # The system does not tell who removed a file: then no single account can be the second person.
 async def test_s24_a_removal_by_nobody_knows_whom_needs_two_accounts(bench: Bench) -> None:
     async with at_work(bench) as (registry, acts):

@@ -26,7 +26,7 @@ from gateway.solver.in_force.changes import (
 )
 from gateway.solver.in_force.module_book import ModuleBook
 from gateway.solver.in_force.module_status import Held, Sets, Waiting, told
-from gateway.solver.in_force.watcher import FileGone, FileSettled, FolderChange, leads_nowhere
+from gateway.solver.in_force.watcher import FileGone, FileSettled, FolderChange, leads_nowhere, read_file
 from gateway.solver.modules.module import Module
 
 Compile = Callable[[bytes, str], Module]  # raises ModuleRefusedError
@@ -185,9 +185,10 @@ class Staging:
         owner = sets.owner(file)
         if owner is not None:
             self.book.tried(owner)
-        for name, waits in list(self.book.waiting.items()):
-            if (name == owner or waits.file == file) and not _repeats(waits, change):
-                self.book.waiting.pop(name)  # the file says something else now
+        for name, waits in self._contradicted(change, owner):
+            if waits.file == file and await asyncio.to_thread(self._stands, waits):
+                return sets  # it was read before what waits was written, and is told of once more
+            self.book.waiting.pop(name)  # the file says something else now
         if change.content.problem:
             todo = "put a module file there that the gateway's account may read, or take it out"
             await self.book.refuse(file, "the file cannot be read", (change.content.problem,), todo)
@@ -253,6 +254,23 @@ class Staging:
             sets = sets.with_active(old)
         await self.book.accept(old)
         return sets
+
+    def _contradicted(self, change: FileSettled, owner: str | None) -> list[tuple[str, Waiting]]:
+        """What waits of the module of a file, or from it, and is not what the file shows."""
+        return [
+            (name, waits)
+            for name, waits in self.book.waiting.items()
+            if (name == owner or waits.file == change.name) and not _repeats(waits, change)
+        ]
+
+    def _stands(self, waiting: Waiting) -> bool:
+        """Whether a file holds what waits at this moment."""
+        if waiting.offer is None:
+            return False
+        try:
+            return read_file(self.folder / waiting.file).data == waiting.offer.data
+        except FileNotFoundError:
+            return False
 
     def _authors(self, change: FileSettled, content: str) -> frozenset[str]:
         """Whose change a settled file is: for whom we wrote it, else the owners of the file and of a link."""
