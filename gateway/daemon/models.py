@@ -73,11 +73,11 @@ class Models:
         self._served, self._bundles_dir, self._points, self._modes = served, bundles_dir, points, modes
         self._record, self._raise_alarm, self._book, self._clock = record, raise_alarm, book, clock
         self._may_keep_armed = may_keep_armed
-        self._losses: dict[str, deque[float]] = {name: deque(maxlen=LOST_TIMES) for name in served}
+        self._losses: dict[str, deque[tuple[str, float]]] = {n: deque(maxlen=LOST_TIMES) for n in served}
         self._last_refusal: dict[str, str] = {}
         self.places = Places({n: partial(_place, m) for n, m in served.items()}, raise_alarm)
         self.memories = Memories(served, clock)
-        self._going_back: asyncio.Queue[str] = asyncio.Queue()
+        self._going_back: asyncio.Queue[tuple[str, str]] = asyncio.Queue()  # a model, and whose losses
         for name, model in served.items():
             model.on_lost = partial(self._lost, name)
 
@@ -131,9 +131,9 @@ class Models:
     async def run(self) -> None:
         """Goes back by itself where a bundle's worker is lost again and again; never ends by itself."""
         while True:
-            name = await self._going_back.get()
+            name, lost = await self._going_back.get()
             held = self._book.of(name)
-            if held is None or not held.previous:
+            if held is None or not held.previous or held.bundle != lost:
                 continue
             cause = (
                 f"the worker of bundle `{held.bundle}` was lost {LOST_TIMES} times within {LOST_WITHIN_S:g} s"
@@ -249,11 +249,12 @@ class Models:
         await self._record("model", entry.by, facts)
 
     def _lost(self, name: str) -> None:
-        losses = self._losses[name]
-        losses.append(self._clock.monotonic())
-        if len(losses) == LOST_TIMES and losses[-1] - losses[0] <= LOST_WITHIN_S:
+        losses, bundle = self._losses[name], self._in_service(name).bundle
+        losses.append((bundle, self._clock.monotonic()))
+        (first, began), (_, now) = losses[0], losses[-1]
+        if len(losses) == LOST_TIMES and first == bundle and now - began <= LOST_WITHIN_S:
             losses.clear()
-            self._going_back.put_nowait(name)
+            self._going_back.put_nowait((name, bundle))
 
     def _armed(self, model: str) -> list[Point]:
         return [p for p in self._points.values() if p.settings.model == model and p.mode is Mode.ARMED]

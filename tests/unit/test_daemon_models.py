@@ -351,18 +351,21 @@ async def test_s27_a_bundle_lost_again_and_again_is_left_by_itself_and_an_alarm_
     assert (rig.point.mode is Mode.ARMED) == may_keep_armed
 
 
-async def test_losses_far_apart_or_without_a_bundle_before_change_nothing(rig: Rig) -> None:
-    await _lost(rig, LOST_TIMES, 1.0)  # of the configured bundle: there is nothing before it
+async def test_losses_far_apart_or_of_another_bundle_than_serves_change_nothing(rig: Rig) -> None:
+    going_back = rig.models._going_back
+    await _lost(rig, 2 * LOST_TIMES - 1, 1.0)  # of the configured bundle: there is nothing before it
     await rig.models.load(MODEL, "second", "anna")
+    await _lost(rig, 1, LOST_WITHIN_S)  # the losses before it were another's
+    assert going_back.qsize() == 1
     await _lost(rig, 2 * LOST_TIMES, LOST_WITHIN_S)
-    running = asyncio.create_task(rig.models.run())
-    for _ in range(10):
-        await asyncio.sleep(0)
-    running.cancel()
-    await asyncio.wait({running})
+    assert going_back.qsize() == 1
 
-    assert rig.serving() == "second"
-    assert rig.alarms == []
+    await _lost(rig, LOST_TIMES, 1.0)
+    await rig.models.load(MODEL, "third", "anna")  # before anybody could go back from the second
+    await _lost(rig, LOST_TIMES, 1.0)
+    await _alarm(rig)
+    assert going_back.empty()  # all were looked at, and one was reason enough
+    assert (rig.serving(), len(rig.alarms)) == ("second", 1)
 
 
 def test_after_a_start_the_bundles_are_tried_newest_first(tmp_path: Path) -> None:
