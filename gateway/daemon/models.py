@@ -73,7 +73,7 @@ class Models:
         self._served, self._bundles_dir, self._points, self._modes = served, bundles_dir, points, modes
         self._record, self._raise_alarm, self._book, self._clock = record, raise_alarm, book, clock
         self._may_keep_armed = may_keep_armed
-        self._losses: dict[str, deque[tuple[str, float]]] = {n: deque(maxlen=LOST_TIMES) for n in served}
+        self._losses: dict[str, deque[float]] = {name: deque(maxlen=LOST_TIMES) for name in served}
         self._last_refusal: dict[str, str] = {}
         self.places = Places({n: partial(_place, m) for n, m in served.items()}, raise_alarm)
         self.memories = Memories(served, clock)
@@ -249,12 +249,11 @@ class Models:
         await self._record("model", entry.by, facts)
 
     def _lost(self, name: str) -> None:
-        losses, bundle = self._losses[name], self._in_service(name).bundle
-        losses.append((bundle, self._clock.monotonic()))
-        (first, began), (_, now) = losses[0], losses[-1]
-        if len(losses) == LOST_TIMES and first == bundle and now - began <= LOST_WITHIN_S:
+        losses = self._losses[name]
+        losses.append(self._clock.monotonic())
+        if len(losses) == LOST_TIMES and losses[-1] - losses[0] <= LOST_WITHIN_S:
             losses.clear()
-            self._going_back.put_nowait((name, bundle))
+            self._going_back.put_nowait((name, self._in_service(name).bundle))
 
     def _armed(self, model: str) -> list[Point]:
         return [p for p in self._points.values() if p.settings.model == model and p.mode is Mode.ARMED]
