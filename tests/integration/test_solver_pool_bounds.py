@@ -6,13 +6,12 @@ import asyncio
 import os
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from gateway.core.clock import Deadline, SystemClock
 from gateway.core.decision import Permitted, Undetermined
 from gateway.solver.checking.terms import Budget
 from gateway.solver.workers import seat
@@ -21,25 +20,12 @@ from gateway.solver.workers.pool import CHECKER_BYTES, CheckerPool
 from gateway.solver.workers.seat import PoolError
 from gateway.supervision.worker import WorkerProcess
 from tests.unit.solver_demo import LOWER_LEVEL, Situation, module, proposal, rule_set
-from tests.unit.solver_pools import PatientPool
+from tests.unit.solver_pools import CLOCK, PatientPool, soon, two_workers
 
 pytestmark = pytest.mark.integration  # every test starts its own workers
 
-CLOCK = SystemClock()
 
-
-@pytest_asyncio.fixture
-async def pool() -> AsyncIterator[CheckerPool]:
-    made = PatientPool(2, CLOCK, warm=[(1.2, 0.3)])
-    await made.start()
-    await made.load(rule_set())
-    yield made
-    await made.aclose()
-    assert made.pids() == ()
-
-
-def soon() -> Deadline:
-    return Deadline.after(60.0, CLOCK)
+pool = pytest_asyncio.fixture(two_workers)
 
 
 def maps(pid: int) -> str:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from gateway.core.clock import Deadline, SystemClock
+from gateway.core.clock import Deadline
 from gateway.core.decision import Permitted, Repaired, Undetermined
 from gateway.core.guidance import Guidance, Unguided
 from gateway.solver.decoding.permitted_next import Exactly, NotKnown
@@ -34,23 +33,9 @@ from tests.unit.solver_demo import (
     proposal,
     rule_set,
 )
-from tests.unit.solver_pools import PatientPool
+from tests.unit.solver_pools import CLOCK, soon, two_workers
 
-CLOCK = SystemClock()
-
-
-@pytest_asyncio.fixture
-async def pool() -> AsyncIterator[CheckerPool]:
-    made = PatientPool(2, CLOCK, warm=[(1.2, 0.3)])
-    await made.start()
-    await made.load(rule_set())
-    yield made
-    await made.aclose()
-    assert made.pids() == ()
-
-
-def soon() -> Deadline:
-    return Deadline.after(60.0, CLOCK)
+pool = pytest_asyncio.fixture(two_workers)
 
 
 def threads(pid: int) -> list[int]:

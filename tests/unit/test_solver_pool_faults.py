@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -13,7 +12,7 @@ import pytest
 import pytest_asyncio
 from z3 import Z3Exception
 
-from gateway.core.clock import Deadline, SystemClock
+from gateway.core.clock import Deadline
 from gateway.core.decision import Permitted, Refused, Undetermined
 from gateway.core.ports import CheckRequest
 from gateway.core.tag import TagId
@@ -38,24 +37,12 @@ from gateway.solver.workers.worker import Desk, serve
 from gateway.supervision.frames import FRAME_LIMIT_BYTES, receive, send
 from gateway.supervision.worker import WorkerProcess
 from tests.unit.solver_demo import Situation, good, proposal, rule_set
-from tests.unit.solver_pools import PatientPool
+from tests.unit.solver_pools import CLOCK, PatientPool, soon, two_workers
 
-CLOCK = SystemClock()
 EXTRA = TagId("TK1.COUNTER")
 
 
-@pytest_asyncio.fixture
-async def pool() -> AsyncIterator[CheckerPool]:
-    made = PatientPool(2, CLOCK, warm=[(1.2, 0.3)])
-    await made.start()
-    await made.load(rule_set())
-    yield made
-    await made.aclose()
-    assert made.pids() == ()
-
-
-def soon() -> Deadline:
-    return Deadline.after(60.0, CLOCK)
+pool = pytest_asyncio.fixture(two_workers)
 
 
 def nearly_full(value: float | str) -> CheckRequest:

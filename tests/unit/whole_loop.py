@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from gateway.cli.certificate.judges import claimed_bounds
 from gateway.core.decision import (
     CheckRequest,
     CheckResult,
@@ -26,17 +27,15 @@ from gateway.core.decision import (
 )
 from gateway.core.quality import StatusCode
 from gateway.core.tag import TagId, TagValue
-from gateway.recheck.bounds import Bounds, misproved, violated
+from gateway.recheck.bounds import misproved, violated
 from gateway.recheck.check import recheck
 from gateway.recheck.evidence import recorded_of
 from gateway.recheck.exactly import VIOLATED, recheck_exactly
 from gateway.recheck.forms import NotLinearError
 from gateway.recheck.recorded import premises, question
-from gateway.solver.certificates.bounds import bounds
-from gateway.solver.certificates.claims import Claim, Scene, scene_of
-from gateway.solver.certificates.smtlib import acting, script_symbols
+from gateway.solver.certificates.claims import Claim, scene_of
+from gateway.solver.certificates.smtlib import acting
 from gateway.solver.checking.terms import Budget
-from gateway.solver.language.affine import symbols
 from gateway.solver.language.evaluate import moved
 from gateway.solver.modules.module import Module, Variable
 from gateway.solver.rules.ruleset import RuleSet
@@ -235,7 +234,7 @@ class Loop:
         told = recorded_of(request, _written(result), as_backup=backup, kept=None)
         known = premises(self.texts, told)
         asked = None if known.contradict else question(told, known)
-        return misproved(self.texts, replace(_claimed(scene), asked=asked), samples=8)
+        return misproved(self.texts, replace(claimed_bounds(scene), asked=asked), samples=8)
 
     def _of_the_witness(
         self, request: CheckRequest, result: CheckResult, verdict: Refused | Repaired
@@ -251,7 +250,9 @@ class Loop:
         )
         scene = scene_of(claim, self.rules)
         name, values = f"{told.module}/{told.constraint}", [acting(duty) for duty in scene.duties]
-        fails = violated(self.texts, _claimed(scene), name, scene.duties[0].instant, values, scene.witness)
+        fails = violated(
+            self.texts, claimed_bounds(scene), name, scene.duties[0].instant, values, scene.witness
+        )
         return [] if fails else [f"the witness does not violate {name}"]
 
 
@@ -260,14 +261,3 @@ def _written(result: CheckResult) -> Mapping[str, Fraction]:
     if not isinstance(verdict, Permitted | Repaired):
         return {}
     return {str(v.tag): v.value for v in verdict.setpoints}
-
-
-def _claimed(scene: Scene) -> Bounds:
-    named = {name for duty in scene.duties for name in symbols(duty.formula)}
-    return Bounds(
-        premises=scene.premises(script_symbols(scene) | named),
-        lines=bounds(scene) if scene.claim.says == "holds" else [],
-        hold_s=scene.plan.hold,
-        effect_delay_s=scene.plan.delay,
-        as_backup=scene.claim.as_backup,
-    )

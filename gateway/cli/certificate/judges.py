@@ -150,7 +150,7 @@ def _play_through(done: Verification, name: str, scene: Scene, texts: Sequence[s
     breaches = sorted(report.violated)
     problem = f"it found {breaches[0]} violated inside the assumptions" if breaches else ""
     done.add(name, problem, f"no violation in {report.runs} courses of events")
-    claimed = replace(_bounds(scene), asked=asked)
+    claimed = replace(claimed_bounds(scene), asked=asked)
     wrong = misproved(texts, claimed)
     summed = sum(line["proof"] != BY_SOLVER for line in claimed.lines)
     said = f"{summed} of {len(claimed.lines)} duties shown by sums, added up again exactly"
@@ -163,7 +163,7 @@ def _look_at_witness(done: Verification, name: str, scene: Scene, texts: Sequenc
     told = scene.claim.counterexample
     rule = f"{told.module}/{told.constraint}" if told is not None else ""
     values = [acting(duty) for duty in scene.duties]
-    fails = violated(texts, _bounds(scene), rule, scene.duties[0].instant, values, scene.witness)
+    fails = violated(texts, claimed_bounds(scene), rule, scene.duties[0].instant, values, scene.witness)
     problem = "" if fails else f"the witness does not violate {rule} inside the assumptions"
     done.add(name, problem, f"the witness violates {rule}")
 
@@ -189,7 +189,8 @@ def overridden(scene: Scene) -> tuple[str, ...]:
     return tuple(override.name for override in scene.rules.overrides)
 
 
-def _bounds(scene: Scene) -> Bounds:
+def claimed_bounds(scene: Scene) -> Bounds:
+    """What the independent checker is asked of a claim."""
     named = {n for duty in scene.duties for n in symbols(duty.formula)}
     return Bounds(
         premises=scene.premises(script_symbols(scene) | named),
